@@ -1,0 +1,177 @@
+package gpu
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Canonical looks up the driver's product string, with case, spaces and hyphens
+// folded and the vendor's words in front optional. Where cards of different
+// memory share a product string memBytes decides, as the driver reports it; it
+// reports false if that is 0 (unknown) or fits none of them, and for products
+// that the registry does not have. For other products memBytes is not looked
+// at: a card keeps its name whatever memory it has. The returned Model shares
+// nothing with the registry.
+func Canonical(product string, memBytes uint64) (Model, bool) {
+	rows := byProduct[key(product)]
+	if len(rows) == 1 {
+		return models[rows[0]].clone(), true
+	}
+	for _, i := range rows {
+		if models[i].HasMem(memBytes) {
+			return models[i].clone(), true
+		}
+	}
+	return Model{}, false
+}
+
+// Lookup returns the models that want names, in the registry's order: one for a
+// canonical name, an alias or a product string, several for a family such as
+// "A100", none for a name that the registry does not have.
+func Lookup(want string) []Model {
+	var found []Model
+	for _, i := range byName[key(want)] {
+		found = append(found, models[i].clone())
+	}
+	return found
+}
+
+// Known reports whether the registry has want as a name, alias, family or
+// product. A name that it does not have can still be met, by a card with that
+// very product string: see [Match].
+func Known(want string) bool { return len(byName[key(want)]) > 0 }
+
+// Match reports whether d is what want asks for. Case, spaces and hyphens do
+// not matter, nor do "NVIDIA", "GeForce", "Tesla" or "AMD" in front; all else
+// must be equal: the canonical name, an alias or a family of d's model, or d's
+// own product string. No part of a name ever matches. The model is derived from
+// d's product string and memory; d.Model counts only where Name is empty, so
+// that a label cannot contradict the product.
+func Match(want string, d Device) bool {
+	k := key(want)
+	if k == "" {
+		return false
+	}
+	name := d.Name
+	if name == "" {
+		name = d.Model
+	}
+	if k == key(name) {
+		return true
+	}
+	model, ok := Canonical(name, d.MemBytes)
+	if !ok && d.Name == "" {
+		if rows := byName[key(d.Model)]; len(rows) == 1 {
+			model, ok = models[rows[0]], true
+		}
+	}
+	return ok && slices.ContainsFunc(byName[k], func(i int) bool { return models[i].Name == model.Name })
+}
+
+// maxSimilar is how many names Similar returns at most.
+const maxSimilar = 5
+
+// Similar returns up to five canonical and family names close to want, closest
+// first, for the message that says that want is not known. It is empty when
+// nothing is close. It never takes part in matching.
+func Similar(want string) []string {
+	type guess struct {
+		name string
+		dist int
+	}
+	k := key(want)
+	if r := []rune(k); len(r) > maxText {
+		k = string(r[:maxText]) // bounds the work that a caller's text can cause
+	}
+	if k == "" {
+		return nil
+	}
+	var guesses []guess
+	for _, name := range displayNames {
+		nk := key(name)
+		d := distance(k, nk)
+		if strings.HasPrefix(nk, k) {
+			d = 1 // a name cut short is as likely as one wrong letter
+		}
+		if d <= max(2, len(k)/2) {
+			guesses = append(guesses, guess{name, d})
+		}
+	}
+	slices.SortFunc(guesses, func(a, b guess) int {
+		return cmp.Or(cmp.Compare(a.dist, b.dist), cmp.Compare(a.name, b.name))
+	})
+	var names []string
+	for _, g := range guesses[:min(len(guesses), maxSimilar)] {
+		names = append(names, g.name)
+	}
+	return names
+}
+
+// distance is the Levenshtein distance in runes, in one row.
+func distance(a, b string) int {
+	ar, br := []rune(a), []rune(b)
+	row := make([]int, len(br)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i, x := range ar {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j, y := range br {
+			substitute := diagonal
+			if x != y {
+				substitute++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(substitute, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(br)]
+}
+
+// key folds a name for comparison.
+func key(s string) string {
+	folded := strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || unicode.IsSpace(r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, s)
+	for _, word := range [...]string{"nvidia", "amd", "geforce", "tesla"} {
+		if rest := strings.TrimPrefix(folded, word); rest != "" {
+			folded = rest
+		}
+	}
+	return folded
+}
+
+// The indexes over models, by key; built once, never written again.
+var (
+	byProduct    = indexModels(func(m Model) []string { return m.Products })
+	byName       = indexModels(func(m Model) []string { return slices.Concat(list(m.Name), m.Products, m.Aliases, m.Families) })
+	displayNames = listNames()
+)
+
+func indexModels(names func(Model) []string) map[string][]int {
+	index := make(map[string][]int)
+	for i, m := range models {
+		for _, n := range names(m) {
+			if k := key(n); !slices.Contains(index[k], i) {
+				index[k] = append(index[k], i)
+			}
+		}
+	}
+	return index
+}
+
+func listNames() []string {
+	var names []string
+	for _, m := range models {
+		names = append(names, m.Name)
+		names = append(names, m.Families...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
