@@ -1,0 +1,442 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lacuna-network/lacuna/attest"
+	"github.com/lacuna-network/lacuna/gpu"
+	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/market/ledger"
+	"github.com/lacuna-network/lacuna/node/api"
+	"github.com/lacuna-network/lacuna/node/config"
+	"github.com/lacuna-network/lacuna/node/joblog"
+	"github.com/lacuna-network/lacuna/node/provider"
+	"github.com/lacuna-network/lacuna/node/renter"
+	"github.com/lacuna-network/lacuna/node/store"
+	"github.com/lacuna-network/lacuna/p2p"
+	"github.com/lacuna-network/lacuna/p2p/find"
+)
+
+// backend is what the local API shows and does.
+func (n *Node) backend() api.Backend {
+	return api.Backend{
+		Ready: func() error {
+			select {
+			case <-n.ready:
+				return nil
+			default:
+				return api.ErrNotReady
+			}
+		},
+		Status: n.status, Down: n.down,
+		Devices: n.deviceViews, Asks: n.asks,
+		Submit: n.renter.Submit,
+		Jobs:   func(context.Context) ([]renter.Job, error) { return n.renter.Jobs(), nil },
+		Job:    func(_ context.Context, ref string) (renter.Job, error) { return n.renter.Job(ref) },
+		Stop: func(ctx context.Context, ref string) (renter.Job, error) {
+			if err := n.renter.Stop(ctx, ref); err != nil {
+				return renter.Job{}, err
+			}
+			return n.renter.Job(ref)
+		},
+		Wait: n.renter.Wait, Fetch: n.renter.Fetch, Events: n.renter.Events,
+		Log: func(ctx context.Context, ref string, offset uint64, follow bool, next func(joblog.Chunk) error) error {
+			return n.renter.Log(ctx, ref, offset, follow, next)
+		},
+		Auctions: n.auctions,
+		Leases:   n.leases, Lease: n.lease, EndLease: n.endLease,
+		Receipts: n.receipts, Export: n.export,
+		Reputations: n.reputations, Reputation: n.reputation,
+		Join: n.Join, Invite: n.host.Invite,
+		Config: func() []config.Entry { return n.o.Config.Explain() },
+	}
+}
+
+// errorCodes say how errors of this package's parts are told to the programs on this machine.
+func errorCodes() []api.Code {
+	return []api.Code{
+		{Err: renter.ErrNoJob, Status: http.StatusNotFound, Code: "no_job", Hint: "lacuna ps lists the jobs"},
+		{Err: renter.ErrAmbiguous, Status: http.StatusConflict, Code: "ambiguous", Hint: "give more of the id"},
+		{Err: renter.ErrSpec, Status: http.StatusBadRequest, Code: "bad_job", Hint: "see lacuna run --help"},
+		{Err: renter.ErrRunning, Status: http.StatusConflict, Code: "running", Hint: "lacuna wait JOB"},
+		{Err: renter.ErrNoOutputs, Status: http.StatusConflict, Code: "no_outputs"},
+		{Err: provider.ErrNotRunning, Status: http.StatusConflict, Code: "not_in_force"},
+		{Err: p2p.ErrInvite, Status: http.StatusBadRequest, Code: "bad_invite", Hint: "paste the whole line that lacuna invite printed"},
+		{Err: ErrOtherNetwork, Status: http.StatusConflict, Code: "other_network", Hint: "start the peer with --network NAME and a home of its own"},
+		{Err: ErrNoneReached, Status: http.StatusBadGateway, Code: "none_reached", Hint: "is the other peer up, and can its address be reached from here?"},
+		{Err: store.ErrNoSpace, Status: http.StatusInsufficientStorage, Code: "no_space", Hint: "free some disk, or lower store.min_free in the config"},
+	}
+}
+
+func (n *Node) status(context.Context) (api.Status, error) {
+	n.mu.Lock()
+	started, heard, heardAt := n.started, n.heard, n.heardAt
+	n.mu.Unlock()
+	s := api.Status{Peer: n.Key(), Network: n.o.Config.Network.Name, Role: string(n.host.Profile()), Version: n.o.Version, PID: os.Getpid(),
+		Home: n.o.Home.Dir(), UptimeMS: time.Since(started).Milliseconds(), Addrs: n.host.Addrs(), Peers: []api.PeerView{},
+		Reachability: api.Reachability{Verdict: "unknown"}, BidsHeard: heard, Drops: map[string]uint64{}}
+	if n.host.Testnet() {
+		s.Reachability.Verdict = "direct" // by definition: a test network lies on one machine or one LAN
+	}
+	if !heardAt.IsZero() {
+		utc := heardAt.UTC()
+		s.LastBidHeardAt = &utc
+	}
+	for _, p := range n.host.Peers() {
+		v := api.PeerView{Peer: p.Key, Addr: p.Addr}
+		if p.Latency > 0 {
+			ms := float64(p.Latency.Microseconds()) / 1000
+			v.LatencyMS = &ms
+		}
+		s.Peers = append(s.Peers, v)
+	}
+	slices.SortFunc(s.Peers, func(a, b api.PeerView) int { return strings.Compare(a.Peer.String(), b.Peer.String()) })
+	for _, j := range n.renter.Jobs() {
+		if !j.State.Final() {
+			s.JobsRunning++
+		}
+	}
+	if n.provider != nil {
+		devices, err := n.devices.Devices()
+		if err != nil {
+			return s, err
+		}
+		s.Devices, s.LeasesRunning = len(devices), n.provider.Running()
+		for _, d := range devices {
+			s.Simulated = s.Simulated || d.Simulated
+		}
+	}
+	if err := n.addMoney(&s); err != nil {
+		return s, err
+	}
+	for reason, count := range n.bids.Stats().Dropped {
+		s.Drops[reason] = count
+	}
+	return s, nil
+}
+
+// addMoney sums what is promised to this peer as a provider. Nothing is received yet: there is no settlement rail.
+func (n *Node) addMoney(s *api.Status) error {
+	views, err := n.leases(context.Background(), ledger.Provider.String())
+	for _, v := range views {
+		s.PromisedMicroUSD += v.Due
+		s.VouchedMicroUSD += v.Vouched
+	}
+	return err
+}
+
+// drainWithin bounds how long a peer that is to go down waits for its leases.
+const drainWithin = 24 * time.Hour
+
+func (n *Node) down(_ context.Context, drain bool) error {
+	n.mu.Lock()
+	stop := n.stop
+	n.mu.Unlock()
+	if !drain || n.provider == nil {
+		stop()
+		return nil
+	}
+	go func() { // ends with the last lease, and the peer with it
+		ctx, cancel := context.WithTimeout(context.Background(), drainWithin)
+		defer cancel()
+		if err := n.provider.Drain(ctx); err != nil {
+			n.log.Warn("leases were still in force", "err", err)
+		}
+		stop()
+	}()
+	return nil
+}
+
+func (n *Node) deviceViews(context.Context) ([]api.DeviceView, error) {
+	views := []api.DeviceView{}
+	if n.provider == nil {
+		return views, nil
+	}
+	devices, err := n.provider.Devices()
+	for _, d := range devices {
+		views = append(views, api.ViewDevice(n.Key(), d.Device, d.Price, d.State, d.Detail, d.Lease, d.Sample))
+	}
+	return views, err
+}
+
+func (n *Node) asks(ctx context.Context, f api.AskFilter, found func(api.AskView) error) error {
+	q := find.Query{Limit: f.Limit}
+	if f.Class != "" {
+		q.Classes = []string{f.Class}
+	}
+	if f.Place.Continent != "" {
+		q.Places = []string{f.Place.Continent}
+	}
+	reps, err := n.renter.Reputations(time.Now())
+	if err != nil {
+		return err
+	}
+	scores := map[attest.Key]int{}
+	for _, r := range reps {
+		scores[r.Peer] = r.Score.ScoreBP
+	}
+	show := func(a market.Ask) error {
+		a.Lots = lotsFor(a.Lots, f)
+		if len(a.Lots) == 0 || !a.Place.Within(f.Place) {
+			return nil
+		}
+		var score *int
+		if s, ok := scores[a.Provider]; ok {
+			score = &s
+		}
+		return found(api.ViewAsk(a, score, a.Provider == n.Key()))
+	}
+	if n.provider != nil {
+		if own, ok := n.provider.Ask(); ok && (f.Class == "" || hasClass(own, f.Class)) {
+			if err := show(own); err != nil {
+				return err
+			}
+		}
+	}
+	for a := range n.find.Lookup(ctx, q) {
+		if a.Ask.Provider == n.Key() {
+			continue
+		}
+		if err := show(a.Ask); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func hasClass(a market.Ask, class string) bool {
+	return slices.ContainsFunc(a.Lots, func(l market.Lot) bool { return l.Class == class })
+}
+
+// lotsFor returns the lots that fit a filter.
+func lotsFor(lots []market.Lot, f api.AskFilter) []market.Lot {
+	var out []market.Lot
+	for _, l := range lots {
+		d := gpu.Device{Name: l.Model, Model: l.Model, MemBytes: l.MemBytes}
+		if (f.Class == "" || l.Class == f.Class) && (f.Model == "" || gpu.Match(f.Model, d)) && (f.MaxPrice == 0 || l.Price <= f.MaxPrice) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+func (n *Node) auctions(_ context.Context, ref string) ([]api.AuctionView, error) {
+	records, err := n.renter.Auctions(ref)
+	if err != nil {
+		return nil, err
+	}
+	views := make([]api.AuctionView, 0, len(records))
+	for _, r := range records {
+		v, err := api.ViewAuction(r, n.signer.Network())
+		if err != nil {
+			return nil, err
+		}
+		views = append(views, v)
+	}
+	return views, nil
+}
+
+// chain reads what is signed on a lease.
+func (n *Node) chain(id attest.Digest) (c api.Chain, err error) {
+	if c.Receipts, err = n.store.Receipts(id); err != nil {
+		return c, err
+	}
+	if c.Vouchers, err = n.store.Vouchers(id); err != nil {
+		return c, err
+	}
+	c.Outcomes, err = n.store.Outcomes(id)
+	return c, err
+}
+
+// leases returns the leases of a role, newest first. Those that never came to be are left out.
+func (n *Node) leases(_ context.Context, role string) ([]api.LeaseView, error) {
+	if role != "" && role != ledger.Renter.String() && role != ledger.Provider.String() {
+		return nil, fmt.Errorf("%w: role %q, want renter or provider", api.ErrUsage, role)
+	}
+	views := []api.LeaseView{}
+	err := n.eachLease(func(id attest.Digest, rec ledger.Record) error {
+		if role != "" && rec.Role.String() != role || rec.State == market.Offered || rec.State == market.Void {
+			return nil
+		}
+		c, err := n.chain(id)
+		if err != nil {
+			return err
+		}
+		v, err := api.ViewLease(rec, c)
+		views = append(views, v)
+		return err
+	})
+	slices.SortFunc(views, func(a, b api.LeaseView) int {
+		return cmp.Or(b.AwardedAt.Compare(a.AwardedAt), strings.Compare(a.ID.Hex(), b.ID.Hex()))
+	})
+	return views, err
+}
+
+func (n *Node) eachLease(f func(attest.Digest, ledger.Record) error) error {
+	return n.store.Leases(func(id attest.Digest, value []byte) error {
+		var rec ledger.Record
+		if err := attest.Unmarshal(value, &rec); err != nil {
+			return fmt.Errorf("lease %s: %w", id.Short(), err)
+		}
+		return f(id, rec)
+	})
+}
+
+// findLease returns the lease whose id begins with ref, or the current one of the job that ref names.
+func (n *Node) findLease(ref string) (attest.Digest, ledger.Record, error) {
+	prefix := strings.ToLower(strings.TrimPrefix(ref, "sha256:"))
+	if prefix == "" {
+		return attest.Digest{}, ledger.Record{}, fmt.Errorf("%w: no lease named", api.ErrUsage)
+	}
+	var id attest.Digest
+	var rec ledger.Record
+	hits := 0
+	err := n.eachLease(func(i attest.Digest, r ledger.Record) error {
+		if strings.HasPrefix(i.Hex(), prefix) {
+			id, rec = i, r
+			hits++
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return id, rec, err
+	case hits > 1:
+		return id, rec, fmt.Errorf("lease %q: %w", ref, api.ErrAmbiguous)
+	case hits == 1:
+		return id, rec, nil
+	}
+	if j, err := n.renter.Job(ref); err == nil && j.Lease != nil {
+		return n.findLease(j.Lease.Hex())
+	}
+	return id, rec, fmt.Errorf("lease %q: %w", ref, api.ErrNotFound)
+}
+
+func (n *Node) lease(_ context.Context, ref string) (api.LeaseView, error) {
+	id, rec, err := n.findLease(ref)
+	if err != nil {
+		return api.LeaseView{}, err
+	}
+	c, err := n.chain(id)
+	if err != nil {
+		return api.LeaseView{}, err
+	}
+	return api.ViewLease(rec, c)
+}
+
+func (n *Node) endLease(ctx context.Context, ref, reason string) (api.LeaseView, error) {
+	id, rec, err := n.findLease(ref)
+	if err != nil {
+		return api.LeaseView{}, err
+	}
+	if rec.Role == ledger.Renter {
+		return api.LeaseView{}, fmt.Errorf("%w: this peer is the renter; stop job %s instead", api.ErrConflict, rec.Job)
+	}
+	if reason == "" {
+		reason = "owner"
+	}
+	if !snakeCase(reason) {
+		return api.LeaseView{}, fmt.Errorf("%w: reason %q, want at most 32 of a-z, 0-9 and _", api.ErrUsage, reason)
+	}
+	if err := n.provider.End(id, reason); err != nil {
+		return api.LeaseView{}, err
+	}
+	return n.lease(ctx, id.Hex())
+}
+
+func snakeCase(s string) bool {
+	for _, c := range s {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 32
+}
+
+func (n *Node) receipts(_ context.Context, ref string) ([]api.ReceiptView, error) {
+	id, rec, err := n.findLease(ref)
+	if err != nil {
+		return nil, err
+	}
+	c, err := n.chain(id)
+	if err != nil {
+		return nil, err
+	}
+	return api.ViewReceipts(rec, c)
+}
+
+// export returns the receipt file of one lease, or of all leases of a job.
+func (n *Node) export(_ context.Context, lease, job string) ([]byte, error) {
+	var ids []attest.Digest
+	if job != "" {
+		j, err := n.renter.Job(job)
+		if err != nil {
+			return nil, err
+		}
+		ids = j.Leases
+	} else {
+		id, _, err := n.findLease(lease)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	f := ledger.File{Network: n.o.Config.Network.Name}
+	for _, id := range ids {
+		value, err := n.store.Lease(id)
+		if err != nil {
+			return nil, err
+		}
+		var rec ledger.Record
+		if err := attest.Unmarshal(value, &rec); err != nil {
+			return nil, err
+		}
+		if rec.State == market.Offered || rec.State == market.Void {
+			continue // never in force
+		}
+		c, err := n.chain(id)
+		if err != nil {
+			return nil, err
+		}
+		f.Leases = append(f.Leases, c.File(rec))
+	}
+	if len(f.Leases) == 0 {
+		return nil, fmt.Errorf("%w: there is no lease in force or past", api.ErrNotFound)
+	}
+	return f.Encode()
+}
+
+func (n *Node) reputations(context.Context) ([]api.ReputationView, error) {
+	reps, err := n.renter.Reputations(time.Now())
+	views := []api.ReputationView{}
+	for _, r := range reps {
+		views = append(views, viewReputation(r))
+	}
+	slices.SortFunc(views, func(a, b api.ReputationView) int { return cmp.Compare(b.ScoreBP, a.ScoreBP) })
+	return views, err
+}
+
+func (n *Node) reputation(_ context.Context, peer attest.Key) (api.ReputationView, error) {
+	r, err := n.renter.Reputation(peer, time.Now())
+	if err != nil {
+		return api.ReputationView{}, err
+	}
+	return viewReputation(r), nil
+}
+
+// viewReputation shows a score; each piece of evidence refers to its lease.
+func viewReputation(r renter.Reputation) api.ReputationView {
+	leases := map[attest.Digest]attest.Digest{}
+	for _, t := range r.Score.Terms {
+		leases[t.Evidence.Ref] = t.Evidence.Ref
+	}
+	return api.ViewReputation(r.Peer, r.Score, r.Prior, leases)
+}
+

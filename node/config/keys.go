@@ -1,0 +1,289 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lacuna-network/lacuna/attest"
+	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/market/ledger"
+	"github.com/lacuna-network/lacuna/node/strictyaml"
+)
+
+// key is one thing to set. set reads its values (exactly one unless list); get returns them as set reads them.
+type key struct {
+	name    string // section.field
+	def     string // commas divide lists
+	comment string // one line
+	list    bool
+	set     func([]string) error
+	get     func() []string
+}
+
+// env returns the name of the key's environment variable.
+func (k key) env() string {
+	return "LACUNA_" + strings.ToUpper(strings.ReplaceAll(k.name, ".", "_"))
+}
+
+func find(table []key, name string) (key, bool) {
+	i := slices.IndexFunc(table, func(k key) bool { return k.name == name })
+	if i < 0 {
+		return key{}, false
+	}
+	return table[i], true
+}
+
+// keys is the table of everything that can be set, bound to c, in the order of the file.
+func (c *Config) keys() []key {
+	n, p, r := &c.Network, &c.Provide, &c.Rent
+	return []key{
+		text("identity.file", "identity.key", "file with the peer's private key; a relative path is in the home", &c.Identity.File, noCheck),
+
+		text("network.name", "main", "which network to join; a name that begins with test is a test network", &n.Name, CheckNetwork),
+		texts("network.listen", "/ip4/0.0.0.0/tcp/4711, /ip4/0.0.0.0/udp/4711/quic-v1", "where to listen; port 0 takes any free port", &n.Listen, checkListen),
+		texts("network.announce", "", "addresses to tell others instead of the own ones, for a port that a router forwards", &n.Announce, checkListen),
+		texts("network.bootstrap", "", "peers to join through: invites, or addresses that end in /p2p/PEER", &n.Bootstrap, checkBootstrap),
+		text("network.profile", "auto", "hub, provider, light, testnet, or auto: by what the peer does", &n.Profile, oneOf("auto", "hub", "provider", "light", "testnet")),
+
+		value("provide.enabled", "false", "sell what this machine has to spare", &p.Enabled, parseBool, strconv.FormatBool),
+		value("provide.price", "0.10 USD/h", "lowest price of one GPU for one hour", &p.Price, parsePrice, market.MicroUSD.PerHour),
+		value("provide.cpu_price", "0.01 USD/h", "lowest price of one CPU slot for one hour", &p.CPUPrice, parsePrice, market.MicroUSD.PerHour),
+		value("provide.place", "unknown", "where the machine stands, as eu/de/berlin; shorter or unknown is fine", &p.Place, parsePlace, market.Place.String),
+		value("provide.cpu_slots", "auto", "CPU slots on sale; auto: half of the cores where there is no GPU, else none", &p.CPUSlots, parseCount, formatCount),
+		value("provide.max_duration", "24h", "longest that one lease may last", &p.MaxDuration, between(time.Minute, market.MaxDuration), strictyaml.FormatDuration),
+		value("provide.notice", "30s", "time that a job gets to save its work before its devices are taken back", &p.Notice, between(time.Second, time.Hour), strictyaml.FormatDuration),
+		value("provide.max_memory", "2GiB", "main memory that one job may have", &p.MaxMemBytes, parseMemory, market.FormatBytes),
+		values("provide.workloads", "wasm", "kinds of work to take in: wasm", &p.Workloads, parseWorkload, market.Workload.String),
+		values("provide.tiers", "silver, bronze", "tiers to sell: gold (reserved), silver (on demand), bronze (interruptible)", &p.Tiers, market.ParseTier, market.Tier.String),
+		value("provide.trial_per_day", "auto", "credit a day for all peers that never paid, together; auto: 1 USD, on a test network 1000 USD", &p.TrialPerDay, parseTrial, market.MicroUSD.String),
+		value("provide.trial_devices", "auto", "devices for all peers that never paid, together, 0 = no limit; auto: 1, on a test network no limit", &p.TrialDevices, parseCount, formatCount),
+		text("provide.simulate_gpus", "", "file with simulated devices, for test networks", &p.SimulateGPUs, noCheck),
+
+		value("rent.max_price", market.MicroUSD(market.DefaultMaxPrice).PerHour(), "highest price per device and hour, for jobs that name none", &r.MaxPrice, parsePrice, market.MicroUSD.PerHour),
+		value("rent.budget", market.MicroUSD(market.DefaultBudget).String(), "most that a job may cost, for jobs that name none", &r.Budget, parseAmount, market.MicroUSD.String),
+		value("rent.confirm_above", "1 USD", "ask before a job that may cost more", &r.ConfirmAbove, market.ParseUSD, market.MicroUSD.String),
+		value("rent.survive", strictyaml.FormatDuration(market.DefaultSurvive), "how long a job runs on while this peer is away", &r.Survive, between(time.Second, market.MaxDuration), strictyaml.FormatDuration),
+		value("rent.interval", strictyaml.FormatDuration(market.DefaultInterval), "time between two receipts", &r.Interval, between(200*time.Millisecond, 10*time.Minute), strictyaml.FormatDuration),
+		values("rent.exclude", "", "peers never to rent from, by peer id", &r.Exclude, attest.ParseKey, attest.Key.String),
+
+		value("store.min_free", "1GiB", "free disk space below which no new work is taken on", &c.Store.MinFreeBytes, market.ParseBytes, market.FormatBytes),
+
+		text("api.socket", "", "where programs on this machine reach the peer; empty: in the home", &c.API.Socket, noCheck),
+
+		value("telemetry.sample", "1s", "time between two readings of a device", &c.Telemetry.Sample, between(100*time.Millisecond, time.Minute), strictyaml.FormatDuration),
+	}
+}
+
+// settle gives "auto" its meaning where only the other values tell it.
+func (c *Config) settle() {
+	limits := ledger.DefaultLimits(c.Network.Name)
+	if c.Provide.TrialPerDay == autoTrial {
+		c.Provide.TrialPerDay = limits.TrialPerDay
+	}
+	if c.Provide.TrialDevices == Auto {
+		c.Provide.TrialDevices = limits.TrialDevices
+	}
+	if c.Network.Profile == "auto" {
+		c.Network.Profile = ""
+	}
+}
+
+// autoTrial stands for auto until settle; no amount is as large.
+const autoTrial = market.MicroUSD(1<<64 - 1)
+
+// value is a key of one value.
+func value[T any](name, def, comment string, p *T, parse func(string) (T, error), format func(T) string) key {
+	return key{name: name, def: def, comment: comment,
+		set: func(s []string) error {
+			if len(s) != 1 {
+				return errors.New("want one value")
+			}
+			v, err := parse(strings.TrimSpace(s[0]))
+			if err == nil {
+				*p = v
+			}
+			return err
+		},
+		get: func() []string { return []string{format(*p)} }}
+}
+
+// values is a key of a list, in which nothing stands twice.
+func values[T comparable](name, def, comment string, p *[]T, parse func(string) (T, error), format func(T) string) key {
+	return key{name: name, def: def, comment: comment, list: true,
+		set: func(list []string) error {
+			var out []T
+			for _, s := range list {
+				v, err := parse(strings.TrimSpace(s))
+				if err != nil {
+					return err
+				}
+				if slices.Contains(out, v) {
+					return fmt.Errorf("%q stands there twice", s)
+				}
+				out = append(out, v)
+			}
+			*p = out
+			return nil
+		},
+		get: func() []string {
+			out := make([]string, len(*p))
+			for i, v := range *p {
+				out[i] = format(v)
+			}
+			return out
+		}}
+}
+
+func text(name, def, comment string, p *string, check func(string) error) key {
+	return value(name, def, comment, p, func(s string) (string, error) { return s, check(s) }, same)
+}
+
+func texts(name, def, comment string, p *[]string, check func(string) error) key {
+	return values(name, def, comment, p, func(s string) (string, error) { return s, check(s) }, same)
+}
+
+func same(s string) string { return s }
+
+func noCheck(string) error { return nil }
+
+func oneOf(names ...string) func(string) error {
+	return func(s string) error {
+		if slices.Contains(names, s) {
+			return nil
+		}
+		if near := strictyaml.Suggest(s, names); near != "" {
+			return fmt.Errorf("%q: did you mean %s?", s, near)
+		}
+		return fmt.Errorf("%q: want one of %s", s, strings.Join(names, ", "))
+	}
+}
+
+// CheckNetwork reports a name that no network can have: it stands in protocol names and topics.
+func CheckNetwork(name string) error {
+	if len(name) < 1 || len(name) > 32 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return fmt.Errorf("network %.40q: want 1 to 32 of a-z, 0-9 and -", name)
+	}
+	return nil
+}
+
+// checkListen finds the common slips in a multiaddr; p2p, which binds it, has the last word.
+func checkListen(s string) error {
+	part := strings.Split(s, "/")
+	bad := fmt.Errorf("address %q: want for example /ip4/0.0.0.0/tcp/4711 or /ip4/0.0.0.0/udp/4711/quic-v1", s)
+	if len(part) < 5 || part[0] != "" || (part[3] != "tcp" && part[3] != "udp") || (part[3] == "udp" && (len(part) < 6 || part[5] != "quic-v1")) {
+		return bad
+	}
+	if _, err := strconv.ParseUint(part[4], 10, 16); err != nil {
+		return bad
+	}
+	switch part[1] {
+	case "ip4", "ip6":
+		if a, err := netip.ParseAddr(part[2]); err != nil || a.Is4() != (part[1] == "ip4") {
+			return bad
+		}
+	case "dns", "dns4", "dns6":
+	default:
+		return bad
+	}
+	return nil
+}
+
+func checkBootstrap(s string) error {
+	if strings.HasPrefix(s, "lacuna1") {
+		return nil
+	}
+	addr, peer, ok := strings.Cut(s, "/p2p/")
+	if !ok || checkListen(addr) != nil {
+		return fmt.Errorf("%.80q: want an invite (lacuna1…), or an address such as /ip4/192.0.2.1/tcp/4711/p2p/12D3KooW…", s)
+	}
+	_, err := attest.ParseKey(peer)
+	return err
+}
+
+func parseBool(s string) (bool, error) {
+	switch s {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q: want true or false", s)
+}
+
+func parsePrice(s string) (market.MicroUSD, error) {
+	m, err := market.ParsePrice(s)
+	if err == nil && m == 0 {
+		err = errors.New("price of 0: want more")
+	}
+	return m, err
+}
+
+func parseAmount(s string) (market.MicroUSD, error) {
+	m, err := market.ParseUSD(s)
+	if err == nil && m == 0 {
+		err = errors.New("amount of 0: want more")
+	}
+	return m, err
+}
+
+func parseTrial(s string) (market.MicroUSD, error) {
+	if s == "auto" {
+		return autoTrial, nil
+	}
+	return market.ParseUSD(s)
+}
+
+func parsePlace(s string) (market.Place, error) {
+	if s == "" || s == "unknown" {
+		return market.Place{}, nil
+	}
+	return market.ParsePlace(s)
+}
+
+func parseCount(s string) (int, error) {
+	if s == "auto" {
+		return Auto, nil
+	}
+	n, err := strconv.ParseUint(s, 10, 12)
+	if err != nil || n > 1024 {
+		return 0, fmt.Errorf("%q: want auto, or 0 to 1024", s)
+	}
+	return int(n), nil
+}
+
+func formatCount(n int) string {
+	if n == Auto {
+		return "auto"
+	}
+	return strconv.Itoa(n)
+}
+
+func parseMemory(s string) (uint64, error) {
+	n, err := market.ParseBytes(s)
+	if err == nil && n < 1<<20 {
+		err = fmt.Errorf("%q: want at least 1MiB", s)
+	}
+	return n, err
+}
+
+func parseWorkload(s string) (market.Workload, error) {
+	if s == market.WASM.String() {
+		return market.WASM, nil
+	}
+	return 0, fmt.Errorf("%q: want wasm", s)
+}
+
+func between(least, most time.Duration) func(string) (time.Duration, error) {
+	return func(s string) (time.Duration, error) {
+		d, err := strictyaml.Duration(s)
+		if err == nil && (d < least || d > most) {
+			err = fmt.Errorf("%q: want %s to %s", s, strictyaml.FormatDuration(least), strictyaml.FormatDuration(most))
+		}
+		return d, err
+	}
+}

@@ -1,0 +1,380 @@
+// Package node puts a peer together, runs it, and takes it down.
+//
+// [New] opens what a peer owns (lock, identity, store, libp2p host) and wires the parts: this file is the one place
+// where all meet. Nothing of ours runs before [Node.Run], and nothing is left after it returns. join.go keeps the peer
+// connected, devices.go says what it has to sell, backend.go answers the local API.
+//
+// A Node is used by cmd; its methods are safe for concurrent use.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lacuna-network/lacuna/attest"
+	"github.com/lacuna-network/lacuna/attest/reputation"
+	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/market/ledger"
+	"github.com/lacuna-network/lacuna/node/api"
+	"github.com/lacuna-network/lacuna/node/config"
+	"github.com/lacuna-network/lacuna/node/home"
+	"github.com/lacuna-network/lacuna/node/provider"
+	"github.com/lacuna-network/lacuna/node/renter"
+	"github.com/lacuna-network/lacuna/node/runner/wasm"
+	"github.com/lacuna-network/lacuna/node/store"
+	"github.com/lacuna-network/lacuna/p2p"
+	"github.com/lacuna-network/lacuna/p2p/bids"
+	"github.com/lacuna-network/lacuna/p2p/blob"
+	"github.com/lacuna-network/lacuna/p2p/deal"
+	"github.com/lacuna-network/lacuna/p2p/find"
+	"github.com/lacuna-network/lacuna/p2p/work"
+)
+
+// Engine is what runs WASM modules here. Renter and provider must name the same one: it determines a job's output.
+const Engine = "wazero/1.12.0"
+
+// Options set up a [Node]. Home and Config are required.
+type Options struct {
+	Home    home.Home
+	Config  config.Config
+	Version string       // of the software; empty = "dev"
+	Logger  *slog.Logger // nil discards
+}
+
+// Node is one peer. Use [New].
+type Node struct {
+	o        Options
+	log      *slog.Logger
+	signer   attest.Signer
+	registry *prometheus.Registry
+	started  time.Time
+	ready    chan struct{}
+
+	lock     *home.Lock
+	store    *store.Store
+	host     *p2p.Host
+	find     *find.Finder
+	bids     *bids.Gossip
+	deal     *deal.Service
+	blobs    *blob.Service
+	files    *blob.Store
+	renter   *renter.Renter
+	provider *provider.Provider // nil for a light client
+	devices  *devices           // nil for a light client
+	api      *api.Server
+
+	wired chan struct{} // closed when all of the above is set; handlers of the network wait for it
+
+	mu       sync.Mutex
+	stop     context.CancelFunc // of Run
+	heardAt  time.Time          // last bid
+	heard    uint64
+	closers  []closer // in the order of opening
+	released bool
+}
+
+type closer struct {
+	name  string
+	close func() error
+}
+
+// New opens a peer. If it fails, everything it opened is closed again and the home is as it was. An error wraps
+// [*home.InUseError] when another daemon runs in the home.
+func New(o Options) (n *Node, err error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Version == "" {
+		o.Version = "dev"
+	}
+	n = &Node{o: o, log: o.Logger, registry: prometheus.NewRegistry(), ready: make(chan struct{}), wired: make(chan struct{})}
+	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.release())
+		}
+	}()
+	for _, open := range []func() error{n.openHome, n.openNetwork, n.openTrade, n.openAPI} {
+		if err := open(); err != nil {
+			return nil, err
+		}
+	}
+	close(n.wired)
+	return n, nil
+}
+
+// onRelease registers what is to be closed, last opened first.
+func (n *Node) onRelease(name string, f func() error) {
+	n.closers = append(n.closers, closer{name, f})
+}
+
+func (n *Node) release() error {
+	n.mu.Lock()
+	if n.released {
+		n.mu.Unlock()
+		return nil
+	}
+	n.released = true
+	n.mu.Unlock()
+	var errs []error
+	for i := len(n.closers) - 1; i >= 0; i-- {
+		if err := n.closers[i].close(); err != nil {
+			errs = append(errs, fmt.Errorf("close %s: %w", n.closers[i].name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (n *Node) openHome() error {
+	h := n.o.Home
+	if err := h.Create(); err != nil {
+		return err
+	}
+	lock, err := h.Lock()
+	if err != nil {
+		return err
+	}
+	n.lock = lock
+	n.onRelease("lock", lock.Close)
+	key, created, err := h.EnsureIdentity(n.o.Config.Identity.File)
+	if err != nil {
+		return err
+	}
+	n.signer = attest.NewSigner(key, attest.NetworkID(n.o.Config.Network.Name))
+	if created {
+		n.log.Info("identity made", "peer", n.signer.Key())
+	}
+	if _, err := os.Stat(h.ConfigFile()); errors.Is(err, os.ErrNotExist) {
+		if err := config.WriteDefault(h.ConfigFile()); err != nil {
+			return err
+		}
+	}
+	if n.store, err = store.Open(store.Options{Dir: h.StoreDir(), MinFreeBytes: n.o.Config.Store.MinFreeBytes, Logger: n.log}); err != nil {
+		return err
+	}
+	n.onRelease("store", n.store.Close)
+	for _, lost := range n.store.Lost() {
+		n.log.Error("a record that was written is gone; what it proved cannot be proved any more", "record", lost.String())
+	}
+	if n.files, err = blob.OpenStore(h.BlobsDir()); err != nil {
+		return err
+	}
+	n.host, err = p2p.New(p2p.Options{Key: key, Network: n.o.Config.Network.Name, Profile: n.profile(), Listen: n.o.Config.Network.Listen,
+		Announce: n.o.Config.Network.Announce, Version: n.o.Version, Logger: n.log, Registerer: n.registry})
+	if err != nil {
+		return err
+	}
+	n.onRelease("host", n.host.Close)
+	return nil
+}
+
+// profile is the role in which libp2p is set up.
+func (n *Node) profile() p2p.Profile {
+	switch {
+	case n.o.Config.Network.Profile != "":
+		return p2p.Profile(n.o.Config.Network.Profile)
+	case !n.o.Config.Provide.Enabled:
+		return p2p.Light
+	}
+	return "" // by the network
+}
+
+func (n *Node) openNetwork() (err error) {
+	light := n.host.Profile() == p2p.Light
+	if n.find, err = find.New(find.Options{Host: n.host, Server: !light, Public: !n.host.Testnet(), Logger: n.log, Registerer: n.registry}); err != nil {
+		return err
+	}
+	n.onRelease("finder", n.find.Close)
+	if n.bids, err = bids.New(bids.Options{Host: n.host, PerMinute: bidsPerMinute(n.host.Testnet()), Logger: n.log, Registerer: n.registry}); err != nil {
+		return err
+	}
+	n.onRelease("gossip", n.bids.Close)
+	if n.blobs, err = blob.New(blob.Options{Host: n.host, Store: n.files, Logger: n.log, Registerer: n.registry, Allow: n.allowBlob}); err != nil {
+		return err
+	}
+	n.onRelease("blobs", func() error { n.blobs.Close(); return nil })
+	o := deal.Options{Host: n.host, Logger: n.log, Registerer: n.registry,
+		Answer: func(ctx context.Context, from attest.Key, e attest.Envelope) deal.Code {
+			<-n.wired
+			return n.renter.Answer(ctx, from, e)
+		},
+		Outcome: n.outcome}
+	if n.o.Config.Provide.Enabled {
+		o.Bid = func(ctx context.Context, from attest.Key, e attest.Envelope) (attest.Envelope, bool) {
+			<-n.wired
+			return n.provider.DirectBid(ctx, from, e)
+		}
+		o.Award = func(ctx context.Context, from attest.Key, award attest.Envelope, terms []byte) (attest.Envelope, error) {
+			<-n.wired
+			return n.provider.Award(ctx, from, award, terms)
+		}
+		work.Serve(n.host, func(ctx context.Context, s *work.Session) { <-n.wired; n.provider.Work(ctx, s) })
+	}
+	if n.deal, err = deal.New(o); err != nil {
+		return err
+	}
+	n.onRelease("deals", func() error { n.deal.Close(); return nil })
+	return nil
+}
+
+// bidsPerMinute is how many bids one renter may announce; a test network is there to be filled with jobs.
+func bidsPerMinute(testnet bool) int {
+	if testnet {
+		return 6000
+	}
+	return 0
+}
+
+func (n *Node) allowBlob(peer attest.Key, d attest.Digest) bool {
+	<-n.wired
+	return n.renter.AllowBlob(peer, d) || (n.provider != nil && n.provider.AllowBlob(peer, d))
+}
+
+// outcome hands an ending to the side of the lease that it is for.
+func (n *Node) outcome(ctx context.Context, from attest.Key, e deal.Ending) deal.Settlement {
+	<-n.wired
+	if e.Outcome.Domain == market.OutcomeProviderDomain {
+		return n.renter.Outcome(ctx, from, e)
+	}
+	if n.provider == nil {
+		return deal.Settlement{Code: deal.Unknown}
+	}
+	return n.provider.Outcome(ctx, from, e)
+}
+
+// params are the evidence parameters of a network.
+func params(network string) reputation.Params {
+	if market.IsTestNetwork(network) {
+		return reputation.TestParams()
+	}
+	return reputation.DefaultParams()
+}
+
+func (n *Node) openTrade() (err error) {
+	c, name := n.o.Config, n.o.Config.Network.Name
+	n.renter, err = renter.New(renter.Options{Signer: n.signer, Network: name, Engine: Engine, Params: params(name), Store: n.store, Host: n.host,
+		Find: n.find, Bids: n.bids, Deal: n.deal, Blobs: n.blobs, Files: n.files, JobsDir: filepath.Join(n.o.Home.JobsDir(), "rented"),
+		Exclude: c.Rent.Exclude, Logger: n.log})
+	if err != nil || !c.Provide.Enabled {
+		return err
+	}
+	if n.devices, err = openDevices(c.Provide); err != nil {
+		return err
+	}
+	run, err := wasm.New(wasm.Options{CacheDir: filepath.Join(n.o.Home.CacheDir(), "wasm"), Logger: n.log})
+	if err != nil {
+		return err
+	}
+	n.provider, err = provider.New(provider.Options{Signer: n.signer, Network: name, Agent: "lacuna/" + n.o.Version, Policy: provider.Policy{
+		Price: n.devices.price, Place: n.devices.place, Tiers: c.Provide.Tiers, MaxDuration: c.Provide.MaxDuration, Notice: c.Provide.Notice,
+		HostMem: c.Provide.MaxMemBytes, Limits: limits(name, c.Provide)},
+		Devices: n.devices, Runner: run, Engine: Engine, Store: n.store, Host: n.host, Find: n.find, Deal: n.deal, Blobs: n.blobs, Files: n.files,
+		JobsDir: filepath.Join(n.o.Home.JobsDir(), "leased"), Logger: n.log, Registerer: n.registry})
+	return err
+}
+
+// limits are the exposure rules: those of the network, unless the owner set his own.
+func limits(network string, c config.Provide) ledger.Limits {
+	l := ledger.DefaultLimits(network)
+	if market.IsTestNetwork(network) {
+		return l
+	}
+	return ledger.Limits{TrialPerDay: c.TrialPerDay, TrialDevices: c.TrialDevices}
+}
+
+func (n *Node) openAPI() (err error) {
+	n.api, err = api.New(api.Options{Backend: n.backend(), Gatherer: n.registry, Codes: errorCodes(), Logger: n.log})
+	return err
+}
+
+// Ready is closed when the peer serves.
+func (n *Node) Ready() <-chan struct{} { return n.ready }
+
+// Key returns the peer's key.
+func (n *Node) Key() attest.Key { return n.signer.Key() }
+
+// Addrs returns the peer's own addresses.
+func (n *Node) Addrs() []string { return n.host.Addrs() }
+
+// Socket returns the path of the local API.
+func (n *Node) Socket() string {
+	if s := n.o.Config.API.Socket; s != "" {
+		return s
+	}
+	return n.o.Home.Socket()
+}
+
+// Close gives back what [New] opened, for a node that is not run.
+func (n *Node) Close() error { return n.release() }
+
+// Run serves until ctx ends or somebody asks the peer to stop, and leaves nothing behind: it returns when every
+// goroutine has ended and everything is closed.
+func (n *Node) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n.mu.Lock()
+	n.stop, n.started = cancel, time.Now()
+	n.mu.Unlock()
+	err := n.serve(ctx)
+	return errors.Join(err, n.release())
+}
+
+func (n *Node) serve(ctx context.Context) error {
+	if n.o.Config.API.Socket == "" {
+		if err := n.o.Home.PrepareSocket(); err != nil {
+			return err
+		}
+	}
+	listener, err := api.Listen(n.Socket())
+	if err != nil {
+		return err
+	}
+	n.onRelease("socket", func() error { n.o.Home.RemoveSocket(); return nil })
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return n.api.Serve(ctx, listener) })
+	group.Go(func() error { return n.store.Run(ctx) })
+	group.Go(func() error { return n.renter.Run(ctx) })
+	group.Go(func() error { return n.stayJoined(ctx) })
+	if n.provider != nil {
+		group.Go(func() error { return n.provider.Run(ctx) })
+		group.Go(func() error { return n.hearBids(ctx) })
+	}
+	close(n.ready)
+	n.log.Info("peer runs", "peer", n.Key(), "network", n.o.Config.Network.Name, "provides", n.provider != nil)
+	return group.Wait()
+}
+
+// hearers bounds the bids that are answered at once.
+const hearers = 64
+
+// hearBids answers the bids on the topics that this provider can serve.
+func (n *Node) hearBids(ctx context.Context) error {
+	topics := n.devices.topics()
+	if len(topics) == 0 {
+		n.log.Warn("there is nothing to sell; see provide.cpu_slots in the config")
+		return nil
+	}
+	heard, err := n.bids.Subscribe(ctx, topics...)
+	if err != nil {
+		return err
+	}
+	var group errgroup.Group
+	group.SetLimit(hearers)
+	for h := range heard {
+		n.mu.Lock()
+		n.heard, n.heardAt = n.heard+1, time.Now()
+		n.mu.Unlock()
+		group.Go(func() error { n.provider.HeardBid(ctx, h.Envelope, h.Bid); return nil })
+	}
+	return group.Wait()
+}

@@ -1,0 +1,60 @@
+package provider
+
+import (
+	"time"
+
+	"github.com/lacuna-network/lacuna/attest"
+	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/market/ledger"
+)
+
+// credit keeps what renters owe, over all leases. It is filled from the store at start and guarded by Provider.mu.
+// While no settlement rail exists nobody has settled anything, and the trial cap holds for all.
+type credit struct {
+	due     map[attest.Key]market.MicroUSD // over all leases of a renter
+	days    map[string]market.MicroUSD     // UTC day → due by never-settled keys
+	devices map[attest.Key]int             // devices in use
+}
+
+func newCredit() *credit {
+	return &credit{due: map[attest.Key]market.MicroUSD{}, days: map[string]market.MicroUSD{}, devices: map[attest.Key]int{}}
+}
+
+func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+
+// add books what a renter came to owe at that time.
+func (c *credit) add(renter attest.Key, amount market.MicroUSD, at time.Time) {
+	c.due[renter] += amount
+	c.days[day(at)] += amount
+	for d := range c.days {
+		if d < day(at.AddDate(0, 0, -2)) {
+			delete(c.days, d)
+		}
+	}
+}
+
+func (c *credit) use(renter attest.Key, devices int) {
+	if c.devices[renter] += devices; c.devices[renter] <= 0 {
+		delete(c.devices, renter)
+	}
+}
+
+// position returns where a renter stands, without the lease that asks.
+func (c *credit) position(renter attest.Key, now time.Time) ledger.Position {
+	p := ledger.Position{Due: c.due[renter], TrialToday: c.days[day(now)]}
+	for _, n := range c.devices {
+		p.TrialDevices += n
+	}
+	return p
+}
+
+// admit holds the next interval of a tenancy against both gates and the renter's own budget. It returns nil or why not.
+func (p *Provider) admit(t *tenancy, now time.Time) *ledger.Refusal {
+	due, vouched := t.amounts()
+	next := t.lease.IntervalCost() + 1 // the interval may be a millisecond longer than planned
+	p.mu.Lock()
+	pos := p.credit.position(t.lease.Renter, now)
+	p.mu.Unlock()
+	pos.Lease, pos.LeaseDue, pos.Vouched, pos.Next = t.lease, due, vouched, next
+	return p.o.Policy.Limits.Admit(pos)
+}

@@ -1,0 +1,380 @@
+package provider
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/lacuna-network/lacuna/attest"
+	"github.com/lacuna-network/lacuna/attest/receipt"
+	"github.com/lacuna-network/lacuna/gpu"
+	"github.com/lacuna-network/lacuna/gpu/meter"
+	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/node/runner"
+	"github.com/lacuna-network/lacuna/node/store"
+)
+
+const (
+	sampleEvery   = time.Second      // telemetry
+	unpaidPause   = 10 * time.Second // how long a job stands still for want of vouchers before it ends
+	snapshotCheck = 100 * time.Millisecond
+)
+
+// live is the lease's life after both signed: start, staging, run, end.
+func (t *tenancy) live(ctx context.Context) {
+	defer t.leave()
+	if !t.awaitStart(ctx) {
+		return
+	}
+	now := time.Now()
+	t.p.mu.Lock()
+	err := t.p.plan.Take(ids(t.devices), t.id, now)
+	t.p.mu.Unlock()
+	if err == nil {
+		err = t.advance(market.EvStart)
+	}
+	if err != nil {
+		t.p.log.Error("lease cannot start", "lease", t.id.Short(), "err", err)
+		t.end(ctx, ending{cause: stopCause{market.CodeProviderAbort, "start_failed"}})
+		return
+	}
+	job, cause := t.stage(ctx)
+	if cause != nil {
+		t.end(ctx, ending{cause: *cause})
+		return
+	}
+	t.end(ctx, t.run(ctx, job))
+}
+
+// awaitStart waits for the first work frame, as long as the award holds the devices.
+func (t *tenancy) awaitStart(ctx context.Context) bool {
+	hold := time.NewTimer(market.StateDeadline(market.Awarded, t.lease))
+	defer hold.Stop()
+	select {
+	case <-t.started:
+		return true
+	case <-hold.C:
+	case <-t.stopped:
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	t.rec.Reason = "no_start"
+	t.mu.Unlock()
+	if err := t.advance(market.EvExpire); err != nil {
+		t.p.log.Error("lease cannot be written", "lease", t.id.Short(), "err", err)
+	}
+	return false
+}
+
+// leave frees the devices. What the renter may still claim stays.
+func (t *tenancy) leave() {
+	t.p.mu.Lock()
+	t.p.plan.Release(t.id)
+	t.p.credit.use(t.lease.Renter, -len(t.lease.Devices))
+	void := t.rec.State == market.Void
+	if void {
+		delete(t.p.tenancies, t.id)
+	}
+	t.p.wake()
+	t.p.mu.Unlock()
+	t.update(func() { t.done = true })
+	if void {
+		t.scrub()
+	}
+}
+
+// stage brings module, inputs and checkpoint here. It is free, and bounded in time.
+func (t *tenancy) stage(ctx context.Context) (runner.Job, *stopCause) {
+	ctx, cancel := context.WithTimeout(ctx, market.StageMax)
+	defer cancel()
+	go func() { // a stop ends the transfers
+		select {
+		case <-t.stopped:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	job, err := t.fetchAll(ctx)
+	switch {
+	case err == nil:
+		return job, nil
+	case t.why() != nil:
+		return job, t.why()
+	}
+	t.p.log.Warn("inputs did not arrive", "lease", t.id.Short(), "err", err)
+	if errors.Is(err, errLocal) {
+		return job, &stopCause{market.CodeProviderAbort, "stage_failed"}
+	}
+	return job, &stopCause{market.CodeLimit, "inputs_unavailable"}
+}
+
+// errLocal marks a fault of this machine, not of the renter.
+var errLocal = errors.New("on this machine")
+
+func (t *tenancy) fetchAll(ctx context.Context) (runner.Job, error) {
+	files := append([]market.File{{Digest: t.terms.Module, Bytes: t.terms.ModuleBytes}}, t.terms.Inputs...)
+	for _, f := range append(files, t.terms.Resume...) {
+		if err := t.p.o.Blobs.Fetch(ctx, t.lease.Renter, nil, f.Digest, f.Bytes, nil); err != nil {
+			return runner.Job{}, fmt.Errorf("fetch %s: %w", f.Digest.Short(), err)
+		}
+	}
+	blobs := t.p.o.Files
+	job := runner.Job{ID: t.id.Hex(), Dir: filepath.Join(t.dir, "run"), Module: blobs.Path(t.terms.Module), Args: t.terms.Args,
+		Env: map[string]string{}, Outputs: t.terms.Outputs, Checkpoint: t.terms.Checkpoint, Resumed: len(t.terms.Resume) > 0,
+		MemBytes: t.terms.MemBytes, LogBytes: t.terms.LogBytes, DiskBytes: t.terms.DiskBytes,
+		Deadline: time.Duration(t.lease.DurationMS) * time.Millisecond,
+		Log: func(s runner.Stream, p []byte) {
+			if err := t.log.Append(int(s), p); err != nil {
+				t.p.log.Warn("job log is not written", "lease", t.id.Short(), "err", err)
+			}
+		}}
+	for _, v := range t.terms.Env {
+		job.Env[v.Name] = v.Value
+	}
+	for _, f := range t.terms.Inputs {
+		job.Inputs = append(job.Inputs, runner.Mount{Host: blobs.Path(f.Digest), Guest: f.Path})
+	}
+	if err := os.MkdirAll(job.Dir, 0o700); err != nil {
+		return job, fmt.Errorf("%w: %w", errLocal, err)
+	}
+	for _, f := range t.terms.Resume {
+		if err := placeFile(blobs.Path(f.Digest), filepath.Join(job.OutputDir(t.terms.Checkpoint), filepath.FromSlash(f.Path))); err != nil {
+			return job, fmt.Errorf("%w: place checkpoint: %w", errLocal, err)
+		}
+	}
+	return job, nil
+}
+
+func placeFile(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, src)
+	return errors.Join(err, dst.Close())
+}
+
+// ending is how a run came to its end.
+type ending struct {
+	cause  stopCause
+	result *runner.Result // nil if no process ran
+	job    runner.Job
+	cut    func(receipt.State, *attest.Digest) error // makes the last receipt; nil if no process ran
+}
+
+// run starts the process and meters it until it ends.
+func (t *tenancy) run(ctx context.Context, job runner.Job) ending {
+	if c := t.why(); c != nil {
+		return ending{cause: *c}
+	}
+	proc, err := t.p.o.Runner.Start(context.WithoutCancel(ctx), job)
+	if err != nil {
+		t.p.log.Warn("job does not start", "lease", t.id.Short(), "err", err)
+		return ending{cause: stopCause{market.CodeProviderAbort, "start_failed"}}
+	}
+	m := t.newMetering()
+	now := time.Now()
+	for _, d := range t.devices {
+		t.p.o.Devices.LeaseStarted(d.ID, now)
+	}
+	defer func() {
+		for _, d := range t.devices {
+			t.p.o.Devices.LeaseEnded(d.ID)
+		}
+	}()
+	t.update(func() { t.readyAt, t.rec.ReadyAt = now, now.UnixMilli() })
+	if err := t.advance(market.EvReady); err != nil {
+		proc.Kill("store")
+		return ending{cause: stopCause{market.CodeProviderAbort, "store_failed"}}
+	}
+	cause := t.meterUntilEnd(ctx, proc, m, newSnapshots(job, t.terms))
+	res := proc.Result()
+	m.pause()
+	end := ending{result: &res, job: job, cut: m.cut}
+	if cause != nil {
+		end.cause = *cause
+	} else {
+		end.cause = causeOf(res)
+	}
+	return end
+}
+
+// causeOf says what a process's own end means for the lease.
+func causeOf(r runner.Result) stopCause {
+	switch r.State {
+	case runner.Exited:
+		return stopCause{code: market.CodeDone}
+	case runner.Crashed:
+		return stopCause{market.CodeProviderAbort, r.State.String()}
+	}
+	return stopCause{market.CodeLimit, r.State.String()}
+}
+
+// meterUntilEnd makes a receipt each interval and holds the next one against the gates. It returns why it ended the
+// process, nil if that ended by itself.
+func (t *tenancy) meterUntilEnd(ctx context.Context, proc runner.Process, m *metering, snaps *snapshots) *stopCause {
+	interval := time.NewTicker(t.lease.Interval())
+	defer interval.Stop()
+	sample := time.NewTicker(sampleEvery)
+	defer sample.Stop()
+	snap := time.NewTicker(snapshotCheck)
+	defer snap.Stop()
+	defer snaps.close()
+	var patience <-chan time.Time // set while the job stands still for want of vouchers
+	var changed <-chan struct{}
+	kill := func(c stopCause) *stopCause {
+		proc.Kill(c.reason)
+		<-proc.Done()
+		return &c
+	}
+	for {
+		select {
+		case <-proc.Done():
+			return nil
+		case <-ctx.Done():
+			return kill(stopCause{market.CodeProviderAbort, "provider_stopped"})
+		case <-t.stopped:
+			return kill(*t.why())
+		case <-sample.C:
+			m.sample()
+		case <-snap.C:
+			t.takeSnapshot(snaps)
+		case <-patience:
+			return kill(stopCause{market.CodeUnpaid, "not_acknowledged"})
+		case <-changed:
+		case <-interval.C:
+			if patience != nil {
+				continue
+			}
+			if err := m.cut(receipt.Running, nil); err != nil {
+				t.p.log.Error("receipt cannot be made", "lease", t.id.Short(), "err", err)
+				return kill(stopCause{market.CodeProviderAbort, "store_failed"})
+			}
+		}
+		if due, _ := t.amounts(); due+t.lease.IntervalCost()+1 > t.lease.Budget {
+			return kill(stopCause{market.CodeLimit, "budget"})
+		}
+		patience, changed = t.gate(proc, m, patience)
+	}
+}
+
+// gate pauses the process when the next interval may not begin, and lets it go on when it may. It returns what the
+// loop should wait for meanwhile.
+func (t *tenancy) gate(proc runner.Process, m *metering, patience <-chan time.Time) (<-chan time.Time, <-chan struct{}) {
+	refusal := t.p.admit(t, time.Now())
+	t.mu.Lock()
+	changed := t.changed
+	t.mu.Unlock()
+	switch {
+	case refusal == nil && patience == nil:
+		return nil, nil
+	case refusal == nil:
+		m.resume()
+		_ = proc.Resume() // it has ended if this fails, and the loop sees that
+		_ = t.advance(market.EvResume)
+		return nil, nil
+	case patience == nil:
+		t.p.log.Info("job stands still", "lease", t.id.Short(), "reason", refusal.Error())
+		_ = proc.Pause()
+		m.pause()
+		_ = t.advance(market.EvPause)
+		t.mu.Lock()
+		changed = t.changed
+		t.mu.Unlock()
+		return time.After(unpaidPause), changed
+	}
+	return patience, changed
+}
+
+// metering turns time and samples into receipts.
+type metering struct {
+	t      *tenancy
+	meter  *meter.Meter
+	begin  time.Time // monotonic zero
+	anchor int64     // Unix ms of the zero
+}
+
+// newMetering starts the clock. Receipt time is the anchor plus monotonic time; the anchor is the wall clock, or the
+// last time signed on one of these devices if the wall clock fell behind it.
+func (t *tenancy) newMetering() *metering {
+	m := &metering{t: t, meter: meter.New(len(t.devices)), begin: time.Now()}
+	m.anchor = m.begin.UnixMilli()
+	for _, d := range t.devices {
+		if last, err := t.p.o.Store.Meta(lastTimeKey(d)); err == nil && len(last) == 8 {
+			m.anchor = max(m.anchor, int64(binary.BigEndian.Uint64(last)))
+		}
+	}
+	m.meter.Start(0)
+	m.sample()
+	return m
+}
+
+func lastTimeKey(d gpu.Device) string { return "last_time/" + d.ID }
+
+func (m *metering) at() time.Duration { return time.Since(m.begin) }
+func (m *metering) pause()            { m.meter.Pause(m.at()) }
+func (m *metering) resume()           { m.meter.Resume(m.at()) }
+
+func (m *metering) sample() {
+	now := time.Now()
+	for _, d := range m.t.devices {
+		if s, err := m.t.p.o.Devices.Sample(d.ID, now); err == nil {
+			m.meter.Sample(m.at(), s)
+		}
+	}
+}
+
+// cut signs the receipt of the interval that ends now and writes it, synced, before anyone sees it.
+func (m *metering) cut(state receipt.State, out *attest.Digest) error {
+	t := m.t
+	m.sample()
+	at := m.at()
+	units, cum, tel := m.meter.Cut(at)
+	t.mu.Lock()
+	tail, challenge := t.tail, t.challenge
+	t.mu.Unlock()
+	t0 := max(tail.Last.T1, m.anchor)
+	t1 := max(m.anchor+at.Milliseconds(), t0+1)
+	r := receipt.Receipt{Version: 1, Lease: t.id, Seq: tail.Seq + 1, Prev: tail.ID, T0: t0, T1: t1, MonoMS: uint64(t1 - m.anchor),
+		State: state, Units: units, Cum: cum, Tel: tel, Out: out, Challenge: challenge, Simulated: t.lease.Simulated}
+	env, err := t.p.o.Signer.Sign(receipt.Domain, r)
+	if err != nil {
+		return err
+	}
+	next, err := tail.Accept(r, env.ID())
+	if err != nil {
+		return fmt.Errorf("own receipt does not hold: %w", err)
+	}
+	var b store.Batch
+	b.AppendReceipt(t.id, r.Seq, env)
+	for _, d := range t.devices {
+		b.SaveMeta(lastTimeKey(d), binary.BigEndian.AppendUint64(nil, uint64(t1)))
+	}
+	if err := t.p.o.Store.Commit(&b); err != nil {
+		return err
+	}
+	before, _ := market.Due(t.lease.Price, tail.Last.Cum)
+	after, err := market.Due(t.lease.Price, cum)
+	if err != nil {
+		return err
+	}
+	t.p.mu.Lock()
+	t.p.credit.add(t.lease.Renter, after-before, time.Now())
+	t.p.mu.Unlock()
+	t.p.metrics.receipts.Inc()
+	t.update(func() { t.tail = next })
+	return nil
+}

@@ -1,0 +1,190 @@
+package provider
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"time"
+
+	"github.com/lacuna-network/lacuna/attest"
+	"github.com/lacuna-network/lacuna/gpu"
+	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/market/ledger"
+	"github.com/lacuna-network/lacuna/market/match"
+	"github.com/lacuna-network/lacuna/node/store"
+)
+
+// standing is an offer that binds until its firm time.
+type standing struct {
+	offer   market.Offer
+	env     attest.Envelope
+	devices []gpu.Device
+	replyTo []string // the renter's addresses
+	used    bool     // an award took it
+}
+
+// answered remembers what was said to a bid, so that one bid that comes two ways has one answer.
+type answered struct {
+	env   attest.Envelope
+	ok    bool // there is an answer
+	until time.Time
+}
+
+// maxAnswers bounds the bids whose answers are remembered.
+const maxAnswers = 10_000
+
+// HeardBid answers a bid that came over gossip, straight to the renter.
+func (p *Provider) HeardBid(ctx context.Context, e attest.Envelope, b market.Bid) {
+	if !p.started(ctx) {
+		return
+	}
+	p.mu.Lock()
+	_, known := p.answers[e.ID()]
+	p.mu.Unlock()
+	if known {
+		return
+	}
+	answer, ok := p.answerBid(e, b)
+	if !ok {
+		return
+	}
+	if _, err := p.o.Deal.SendAnswer(ctx, b.Renter, b.ReplyTo, answer); err != nil {
+		p.log.Debug("answer did not reach the renter", "peer", b.Renter, "err", err)
+	}
+}
+
+// DirectBid answers a bid that the renter sent itself.
+func (p *Provider) DirectBid(ctx context.Context, from attest.Key, e attest.Envelope) (attest.Envelope, bool) {
+	if !p.started(ctx) {
+		return attest.Envelope{}, false
+	}
+	b, err := market.OpenBid(e, p.network, time.Now())
+	if err != nil || b.Renter != from {
+		p.metrics.dropped.WithLabelValues("bid").Inc()
+		return attest.Envelope{}, false
+	}
+	return p.answerBid(e, b)
+}
+
+// answerBid makes an offer or a decline, or repeats the one it made.
+func (p *Provider) answerBid(e attest.Envelope, b market.Bid) (attest.Envelope, bool) {
+	now := time.Now()
+	if b.Renter == p.o.Signer.Key() || now.UnixMilli() > b.ValidUntil {
+		return attest.Envelope{}, false
+	}
+	id := e.ID()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a := p.answers[id]; a != nil {
+		return a.env, a.ok
+	}
+	env, ok := p.decide(id, b, now)
+	if len(p.answers) < maxAnswers {
+		p.answers[id] = &answered{env, ok, time.UnixMilli(b.AnnounceUntil).Add(market.ClockTolerance)}
+	}
+	return env, ok
+}
+
+// decide is the way from a bid to an answer: match → plan → price. The caller holds p.mu.
+func (p *Provider) decide(id attest.Digest, b market.Bid, now time.Time) (attest.Envelope, bool) {
+	devices, free, err := p.sellable(now)
+	if err != nil {
+		return p.decline(id, []market.Failure{{Reason: market.Unreadable, Wanted: "devices", Available: "cannot be read"}}, now)
+	}
+	chosen, fails := match.Fit(b, match.Seller{Devices: devices, Free: free, Place: p.o.Policy.Place,
+		Workloads: []market.Workload{market.WASM}, Tiers: p.o.Policy.Tiers, HostMemBytes: p.o.Policy.HostMem,
+		MaxDuration: p.o.Policy.MaxDuration, Notice: p.o.Policy.Notice, Stopping: p.draining})
+	if len(fails) == 0 {
+		fails = p.creditFails(b.Renter, len(chosen), p.priceOf(chosen), b, now)
+	}
+	if len(fails) > 0 {
+		if !sampled(id, p.o.Signer.Key(), b.DeclineBP) {
+			return attest.Envelope{}, false
+		}
+		return p.decline(id, fails, now)
+	}
+	return p.offer(id, b, chosen, now)
+}
+
+// sampled reports whether this provider is among the share of providers that may decline.
+func sampled(bid attest.Digest, key attest.Key, bp uint64) bool {
+	h := attest.Sum(append(bid[:], key[:]...))
+	return binary.BigEndian.Uint64(h[:])%10_000 < bp
+}
+
+func (p *Provider) decline(about attest.Digest, fails []market.Failure, now time.Time) (attest.Envelope, bool) {
+	env, err := p.o.Signer.Sign(market.DeclineDomain, market.Decline{Version: 1, About: about, Provider: p.o.Signer.Key(),
+		Failures: fails[:min(len(fails), 16)], At: now.UnixMilli()})
+	if err != nil {
+		p.log.Error("decline cannot be signed", "err", err)
+		return attest.Envelope{}, false
+	}
+	p.metrics.declines.Inc()
+	return env, true
+}
+
+// priceOf returns the price per device and hour for these devices: the dearest one's.
+func (p *Provider) priceOf(devices []gpu.Device) market.MicroUSD {
+	var price market.MicroUSD
+	for _, d := range devices {
+		price = max(price, p.o.Policy.Price(d))
+	}
+	return price
+}
+
+func (p *Provider) offer(bid attest.Digest, b market.Bid, devices []gpu.Device, now time.Time) (attest.Envelope, bool) {
+	o := market.Offer{Version: 1, Bid: bid, Provider: p.o.Signer.Key(), Price: p.priceOf(devices), IntervalMS: b.IntervalMS,
+		FirmUntil: now.Add(p.o.Policy.Firm).UnixMilli(), Nonce: newNonce(), Place: p.o.Policy.Place, Tier: b.Tier}
+	for _, d := range devices {
+		o.Devices = append(o.Devices, market.OfferedDevice{ID: market.NewDeviceID(o.Provider, d.ID), Name: d.Name, Model: d.Model, MemBytes: d.MemBytes})
+		o.Simulated = o.Simulated || d.Simulated
+	}
+	env, err := p.o.Signer.Sign(market.OfferDomain, o)
+	if err != nil {
+		p.log.Error("offer cannot be signed", "bid", bid, "err", err)
+		return attest.Envelope{}, false
+	}
+	offer := env.ID()
+	if raw, err := attest.MarshalEnvelope(env); err == nil {
+		// Lost offers cost an award, nothing else, so nobody waits for the disk.
+		_ = p.o.Store.PutLazy(store.Record{Kind: store.KindOffer, Key: offer[:], Value: raw, TTL: 30 * 24 * time.Hour})
+	}
+	p.offers[offer] = &standing{offer: o, env: env, devices: devices, replyTo: b.ReplyTo}
+	p.metrics.offers.Inc()
+	return env, true
+}
+
+func newNonce() (n market.Nonce) {
+	_, _ = rand.Read(n[:]) // never fails, see crypto/rand
+	return n
+}
+
+// forget drops offers and answers whose time is over.
+func (p *Provider) forget(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, s := range p.offers {
+		if now.UnixMilli() > s.offer.FirmUntil+market.ClockTolerance.Milliseconds() {
+			delete(p.offers, id)
+		}
+	}
+	for id, a := range p.answers {
+		if now.After(a.until) {
+			delete(p.answers, id)
+		}
+	}
+}
+
+// creditFails returns why a renter may not have that many more devices, nil if it may. The caller holds p.mu.
+func (p *Provider) creditFails(renter attest.Key, devices int, price market.MicroUSD, b market.Bid, now time.Time) []market.Failure {
+	next := market.DueFor(price, devices, time.Duration(b.IntervalMS)*time.Millisecond)
+	l := market.Lease{Price: price, Devices: make([]market.DeviceID, devices), IntervalMS: b.IntervalMS, SurviveMS: b.IntervalMS}
+	pos := p.credit.position(renter, now)
+	pos.Lease, pos.Next, pos.TrialDevices = l, next, pos.TrialDevices+devices
+	if r := p.o.Policy.Limits.Admit(pos); r != nil && r.Gate == ledger.MoneyGate {
+		return []market.Failure{{Reason: market.CreditExceeded, Wanted: next.String() + " of credit", Available: clip(r.Reason)}}
+	}
+	return nil
+}
+
+func clip(s string) string { return s[:min(len(s), 64)] }

@@ -1,0 +1,310 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/lacuna-network/lacuna/attest"
+	"github.com/lacuna-network/lacuna/attest/receipt"
+	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/market/ledger"
+	"github.com/lacuna-network/lacuna/node/joblog"
+	"github.com/lacuna-network/lacuna/node/store"
+	"github.com/lacuna-network/lacuna/p2p/deal"
+	"github.com/lacuna-network/lacuna/p2p/work"
+)
+
+// keepUnclaimed is how long what a lease left waits for its renter.
+const keepUnclaimed = 24 * time.Hour
+
+// recover takes up what a restart left behind. A lease that was in force is released in writing: its process died with
+// the daemon, nothing new is signed on its chain, and the renter is told. What a finished lease left stays claimable.
+func (p *Provider) recover(ctx context.Context) error {
+	var open []*tenancy
+	err := p.o.Store.Leases(func(id attest.Digest, value []byte) error {
+		var rec ledger.Record
+		if err := attest.Unmarshal(value, &rec); err != nil {
+			return fmt.Errorf("lease %s: %w", id.Short(), err)
+		}
+		if rec.Role != ledger.Provider {
+			return nil
+		}
+		t, err := p.load(id, rec)
+		if err != nil {
+			return fmt.Errorf("lease %s: %w", id.Short(), err)
+		}
+		if rec.State == market.Void || t.claimed() {
+			return nil
+		}
+		if rec.State.Final() && time.Since(time.UnixMilli(rec.EndedAt)) > keepUnclaimed {
+			return nil
+		}
+		open = append(open, t)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	for _, t := range open {
+		p.tenancies[t.id] = t
+	}
+	p.mu.Unlock()
+	if err := p.sweep(); err != nil {
+		return err
+	}
+	for _, t := range open {
+		if err := p.release(t); err != nil {
+			return err
+		}
+		p.group.Go(func() error { p.deliver(ctx, t); return nil })
+	}
+	return nil
+}
+
+// load reads a lease and what is signed on it, and books what its renter owes.
+func (p *Provider) load(id attest.Digest, rec ledger.Record) (*tenancy, error) {
+	l, err := rec.Lease()
+	if err != nil {
+		return nil, err
+	}
+	var w market.Terms
+	if err := attest.Unmarshal(rec.Terms, &w); err != nil {
+		return nil, err
+	}
+	t := newTenancy(p, id, l, w, rec)
+	t.done, t.challenge = true, rec.Challenge
+	close(t.started)
+	if _, env, err := p.o.Store.LastReceipt(id); err == nil {
+		r, err := attest.Decode[receipt.Receipt](env)
+		if err != nil {
+			return nil, err
+		}
+		t.tail = receipt.Tail{Lease: id, Seq: r.Seq, ID: env.ID(), Last: r}
+		due, err := market.Due(l.Price, r.Cum)
+		if err != nil {
+			return nil, err
+		}
+		p.credit.add(l.Renter, due, time.UnixMilli(r.T1))
+	} else if !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	if _, env, err := p.o.Store.LastVoucher(id); err == nil {
+		v, err := attest.Decode[market.Voucher](env)
+		if err != nil {
+			return nil, err
+		}
+		t.voucher, t.voucherID = &v, env.ID()
+	} else if !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	return t, t.loadEnd()
+}
+
+// loadEnd reads the outcomes, and the result that goes with this side's.
+func (t *tenancy) loadEnd() error {
+	envs, err := t.p.o.Store.Outcomes(t.id)
+	if err != nil {
+		return err
+	}
+	for _, env := range envs {
+		if env.Signer == t.lease.Renter {
+			t.theirs = &env
+			continue
+		}
+		o, err := attest.Decode[market.Outcome](env)
+		if err != nil {
+			return err
+		}
+		t.mine = &env
+		t.result = &work.Result{Code: o.Code, Reason: o.Reason, ExitCode: o.ExitCode}
+	}
+	t.dir = filepath.Join(t.p.o.JobsDir, t.id.Hex())
+	if t.claimed() || t.rec.State == market.Void {
+		return nil
+	}
+	if err := os.MkdirAll(t.dir, 0o700); err != nil {
+		return err
+	}
+	if t.log, err = joblog.Open(filepath.Join(t.dir, "log")); err != nil {
+		return err
+	}
+	t.log.Finish()
+	return t.loadManifest()
+}
+
+// manifestName is the file in a job's folder that keeps the encoded [work.Result], so that a renter can claim what a
+// job left also after a restart.
+const manifestName = "result"
+
+func (t *tenancy) loadManifest() error {
+	b, err := os.ReadFile(filepath.Join(t.dir, manifestName))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var res work.Result
+	if err := attest.Unmarshal(b, &res); err != nil {
+		return err
+	}
+	t.result = &res
+	if res.Manifest == nil {
+		return nil
+	}
+	raw, err := os.ReadFile(t.p.o.Files.Path(res.Manifest.Digest))
+	if err != nil {
+		return err
+	}
+	var files []market.File
+	if err := attest.Unmarshal(raw, &files); err != nil {
+		return err
+	}
+	t.blobs[res.Manifest.Digest] = true
+	for _, f := range files {
+		t.blobs[f.Digest] = true
+	}
+	return nil
+}
+
+// saveResult keeps the result for a renter that comes later.
+func (t *tenancy) saveResult(res work.Result) error {
+	b, err := attest.Marshal(res)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(t.dir, manifestName), b, 0o600)
+}
+
+// release ends a lease that the restart found in force.
+func (p *Provider) release(t *tenancy) error {
+	if t.rec.State == market.Awarded || t.rec.State == market.Offered {
+		t.rec.Reason = "restart"
+		return t.advance(market.EvExpire)
+	}
+	if t.mine != nil {
+		return nil
+	}
+	res := work.Result{Code: market.CodeProviderAbort, Reason: "restart", LogBytes: t.log.Size()}
+	if t.rec.State.Final() && t.result != nil {
+		res = *t.result // the job had ended, the outcome was not signed yet
+	}
+	if !t.rec.State.Final() {
+		t.rec.Reason = res.Reason
+		if err := t.advance(market.EvStop); err != nil {
+			return err
+		}
+	}
+	if err := t.saveResult(res); err != nil {
+		return err
+	}
+	t.update(func() { t.result = &res })
+	return t.signOutcome(res)
+}
+
+// sweep removes job folders that belong to no lease in hand.
+func (p *Provider) sweep() error {
+	entries, err := os.ReadDir(p.o.JobsDir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		id, err := attest.ParseDigest(e.Name())
+		if err != nil || p.tenancies[id] != nil {
+			continue // not ours, or in use
+		}
+		if err := os.RemoveAll(filepath.Join(p.o.JobsDir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deliveryPauses are the times between attempts to tell a renter how its lease ended.
+var deliveryPauses = [...]time.Duration{0, 2 * time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour}
+
+// deliver brings this side's outcome and unacknowledged receipts to the renter, and takes its voucher and its own
+// outcome back.
+func (p *Provider) deliver(ctx context.Context, t *tenancy) {
+	for _, pause := range deliveryPauses {
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		if t.mine == nil || t.claimed() {
+			return
+		}
+		if err := p.deliverOnce(ctx, t); err != nil {
+			p.log.Debug("outcome is not delivered yet", "lease", t.id.Short(), "err", err)
+		}
+	}
+}
+
+func (p *Provider) deliverOnce(ctx context.Context, t *tenancy) error {
+	first := uint64(1)
+	if t.voucher != nil {
+		first = t.voucher.AckSeq + 1
+	}
+	var receipts []attest.Envelope
+	for seq := first; seq <= t.tail.Seq && len(receipts) < deal.MaxReceipts; seq++ {
+		env, err := p.o.Store.Receipt(t.id, seq)
+		if err != nil {
+			return err
+		}
+		receipts = append(receipts, env)
+	}
+	answer, err := p.o.Deal.SendOutcome(ctx, t.lease.Renter, t.rec.Addrs, deal.Ending{Outcome: *t.mine, Receipts: receipts})
+	if err != nil {
+		return err
+	}
+	if answer.Voucher != nil {
+		if err := t.takeVoucher(*answer.Voucher); err != nil {
+			return err
+		}
+	}
+	if answer.Code == deal.Unknown {
+		return fmt.Errorf("renter: %w lease", market.ErrUnknown)
+	}
+	if answer.Outcome != nil {
+		if err := t.takeOutcome(*answer.Outcome); err != nil {
+			return err
+		}
+		p.drop(t)
+	}
+	return nil
+}
+
+// Outcome takes the renter's outcome of a lease that it ended while the two could not talk.
+func (p *Provider) Outcome(ctx context.Context, from attest.Key, e deal.Ending) deal.Settlement {
+	if !p.started(ctx) {
+		return deal.Settlement{Code: deal.Closed}
+	}
+	o, err := attest.Open[market.Outcome](e.Outcome, p.network, market.OutcomeRenterDomain)
+	if err != nil {
+		return deal.Settlement{Code: deal.Refused}
+	}
+	p.mu.Lock()
+	t := p.tenancies[o.Lease]
+	p.mu.Unlock()
+	if t == nil || t.lease.Renter != from {
+		return deal.Settlement{Code: deal.Unknown}
+	}
+	if err := t.takeOutcome(e.Outcome); err != nil {
+		p.log.Debug("outcome is not accepted", "lease", t.id.Short(), "err", err)
+		return deal.Settlement{Code: deal.Refused}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return deal.Settlement{Code: deal.OK, Outcome: t.mine}
+}

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package provider
+
+// renameWatch stands for the kernel's notice of renames, which only Linux is asked for. Elsewhere a checkpoint is
+// taken when its files have been still for a while.
+type renameWatch struct{}
+
+func watchRenames(string) *renameWatch { return nil }
+
+func (*renameWatch) seen() bool { return false }
+func (*renameWatch) reset()     {}
+func (*renameWatch) close()     {}

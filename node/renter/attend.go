@@ -1,0 +1,380 @@
+package renter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lacuna-network/lacuna/attest"
+	"github.com/lacuna-network/lacuna/attest/receipt"
+	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/p2p"
+	"github.com/lacuna-network/lacuna/p2p/work"
+)
+
+const (
+	lostAfter    = 30 * time.Second // of silence, while nobody knows whether the provider lives
+	redialPause  = 500 * time.Millisecond
+	stopPatience = 15 * time.Second // how long a provider may take to end a job on request
+)
+
+// leaseEnd is how a lease came to its end in the renter's eyes.
+type leaseEnd struct {
+	detached bool // this process ends; the lease goes on
+	move     bool // the rest of the job goes to another provider
+	code     market.Code
+	reason   string
+	result   *work.Result
+	theirs   *attest.Envelope // the provider's outcome, if it holds
+	mine     *attest.Envelope // this side's, if it is signed already
+}
+
+// attend follows a lease until it ends: it opens the work stream, and opens it again when it breaks, for as long as
+// the provider may be alive.
+func (r *Renter) attend(ctx context.Context, t *task, h *hire) leaseEnd {
+	defer func() {
+		if h.chain.stop != nil {
+			h.chain.stop()
+		}
+	}()
+	a := &attendance{r: r, t: t, h: h, heard: time.Now(), base: r.totalsBefore(t, h)}
+	silent := false
+	for {
+		end, err := a.session(ctx)
+		if end != nil {
+			return *end
+		}
+		if ctx.Err() != nil {
+			return leaseEnd{detached: true}
+		}
+		r.log.Debug("work stream broke", "lease", h.id.Short(), "err", err)
+		if !silent {
+			silent = true
+			t.emit(Event{Kind: EvSilence, Note: "the provider is not heard; trying to reach it again"})
+		}
+		if a.progress {
+			silent, a.progress = false, false
+		}
+		switch live := r.o.Host.Probe(ctx, h.provider, r.recordAddrs(h.id)); {
+		case live == p2p.Gone:
+			return leaseEnd{move: true, code: market.CodeLost, reason: "provider_gone"}
+		case time.Since(a.heard) > lostAfter:
+			return leaseEnd{move: true, code: market.CodeLost, reason: "provider_silent"}
+		}
+		if a.stopAsked && time.Since(a.stopAt) > stopPatience {
+			return leaseEnd{code: market.CodeRenterCancel, reason: "stopped"}
+		}
+		timer := time.NewTimer(redialPause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return leaseEnd{detached: true}
+		case <-timer.C:
+		}
+	}
+}
+
+func (r *Renter) recordAddrs(id attest.Digest) []string {
+	rec, err := r.record(id)
+	if err != nil {
+		return nil
+	}
+	return rec.Addrs
+}
+
+// totalsBefore sums the job's figures over the leases before this one.
+func (r *Renter) totalsBefore(t *task, h *hire) totals {
+	j := t.snapshot()
+	var sum totals
+	for _, id := range j.Leases {
+		if id == h.id {
+			continue
+		}
+		c, err := r.loadChain(id)
+		if err != nil {
+			r.log.Warn("earlier lease cannot be read", "lease", id.Short(), "err", err)
+			continue
+		}
+		sum.receipts += int(c.tail.Seq)
+		sum.cost += c.due
+		sum.vouched += c.vouched()
+		sum.ranMS += c.ran()
+	}
+	return sum
+}
+
+// loadChain reads the money side of a lease from the store.
+func (r *Renter) loadChain(id attest.Digest) (*chain, error) {
+	rec, err := r.record(id)
+	if err != nil {
+		return nil, err
+	}
+	l, err := rec.Lease()
+	if err != nil {
+		return nil, err
+	}
+	c := newChain(r, id, l)
+	return c, c.restore(rec.Challenge, rec.ReadyAt)
+}
+
+// attendance is one lease being followed, over all its work streams.
+type attendance struct {
+	r         *Renter
+	t         *task
+	h         *hire
+	base      totals
+	heard     time.Time // last frame
+	progress  bool      // something came since the last break
+	ckptDone  uint64    // number of the last checkpoint stored
+	result    *work.Result
+	outputs   chan error // result of fetching the outputs; nil until the result came
+	fetched   bool       // outputs are here, or there are none
+	theirs    *attest.Envelope
+	stopAsked bool
+	stopAt    time.Time
+}
+
+// session follows one work stream. It returns how the lease ended, or why the stream did.
+func (a *attendance) session(ctx context.Context) (*leaseEnd, error) {
+	r, h := a.r, a.h
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, err := work.Open(ctx, r.o.Host, h.provider, r.recordAddrs(h.id))
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	if err := s.Send(work.Frame{Start: a.startFrame()}); err != nil {
+		return nil, err
+	}
+	h.resumed = true
+	if err := r.setState(h.id, market.EvStart, ""); err != nil {
+		return nil, err
+	}
+	frames := make(chan work.Frame)
+	broke := make(chan error, 1)
+	go func() { // ends with the session, which ends with ctx
+		for {
+			f, err := s.Recv()
+			if err != nil {
+				broke <- err
+				return
+			}
+			select {
+			case frames <- f:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	ckpts := make(chan *Checkpoint, 1)
+	fetching := false
+	var waiting *work.Checkpoint // the newest that is not being fetched yet
+	for {
+		a.t.mu.Lock()
+		changed, stopped := a.t.changed, a.t.stopped
+		a.t.mu.Unlock()
+		if stopped && !a.stopAsked {
+			a.stopAsked, a.stopAt = true, time.Now()
+			if err := s.Send(work.Frame{Cancel: &work.Cancel{Reason: "stopped"}}); err != nil {
+				return nil, err
+			}
+		}
+		if waiting != nil && !fetching {
+			fetching = true
+			go a.fetchCheckpoint(ctx, *waiting, ckpts)
+			waiting = nil
+		}
+		if end := a.ended(s); end != nil {
+			return end, nil
+		}
+		var patience <-chan time.Time
+		if a.stopAsked {
+			patience = time.After(time.Until(a.stopAt.Add(stopPatience)))
+		}
+		select {
+		case <-ctx.Done():
+			return &leaseEnd{detached: true}, nil
+		case err := <-broke:
+			return nil, err
+		case <-patience:
+			return &leaseEnd{code: market.CodeRenterCancel, reason: "stopped"}, nil
+		case <-changed:
+		case err := <-a.outputs:
+			if err != nil {
+				return a.outputsLost(ctx, err), err
+			}
+			a.fetched, a.outputs = true, nil
+		case c := <-ckpts:
+			fetching = false
+			if c != nil {
+				a.ckptDone = c.Seq
+				if err := s.Send(work.Frame{Ack: &work.Ack{LogOffset: a.t.log.Size(), Checkpoint: c.Seq}}); err != nil {
+					return nil, err
+				}
+			}
+		case f := <-frames:
+			a.heard, a.progress = time.Now(), true
+			if f.Checkpoint != nil {
+				waiting = f.Checkpoint
+				continue
+			}
+			if end, err := a.take(ctx, s, f); end != nil || err != nil {
+				return end, err
+			}
+		}
+	}
+}
+
+func (a *attendance) startFrame() *work.Start {
+	c := a.h.chain
+	f := &work.Start{Lease: a.h.id, Challenge: c.challenge()}
+	if a.h.resumed {
+		f.Resume, f.Receipt, f.LogOffset, f.Checkpoint = true, c.tail.Seq, a.logOffset(), a.ckptDone
+	}
+	return f
+}
+
+// logOffset is how much of this lease's log is here. The log of the leases before it lies in the same file.
+func (a *attendance) logOffset() uint64 { return a.t.log.Size() - a.h.logBase }
+
+// take deals with one frame. It returns an end if the lease is over.
+func (a *attendance) take(ctx context.Context, s *work.Session, f work.Frame) (*leaseEnd, error) {
+	switch {
+	case f.Ready != nil:
+		return nil, a.ready()
+	case f.Log != nil:
+		return a.appendLog(f.Log)
+	case f.Receipt != nil:
+		return a.pay(s, *f.Receipt)
+	case f.Result != nil && a.result == nil:
+		a.result = f.Result
+		a.fetchOutputs(ctx)
+	case f.Outcome != nil:
+		if err := a.checkOutcome(*f.Outcome); err != nil {
+			a.r.log.Warn("outcome does not hold", "lease", a.h.id.Short(), "err", err)
+			return &leaseEnd{move: true, code: market.CodeProviderAbort, reason: "bad_outcome"}, nil
+		}
+		a.theirs = f.Outcome
+	case f.Cancel != nil:
+		return &leaseEnd{move: true, code: market.CodeLost, reason: "provider_forgot"}, nil
+	}
+	return nil, nil
+}
+
+// ready notes that the process runs. From here on the renter's own clock bounds what is billed.
+func (a *attendance) ready() error {
+	now := time.Now()
+	if a.h.chain.begin.IsZero() {
+		a.h.chain.begin = now
+	}
+	if err := a.r.setState(a.h.id, market.EvReady, ""); err != nil {
+		return err
+	}
+	return a.t.update(func(j *Job) {
+		j.State = JobRunning
+		if j.RunningAt == nil {
+			utc := now.UTC()
+			ms := uint64(now.Sub(j.CreatedAt).Milliseconds())
+			j.RunningAt, j.ToRunMS = &utc, &ms
+		}
+	})
+}
+
+func (a *attendance) appendLog(l *work.Log) (*leaseEnd, error) {
+	if end := l.Offset + uint64(len(l.Data)); end > a.t.snapshot().Spec.LogBytes+work.MaxLogData {
+		return &leaseEnd{code: market.CodeProviderAbort, reason: "log_too_long"}, nil
+	}
+	if err := a.t.log.AppendAt(int(l.Stream), a.h.logBase+l.Offset, l.Data); err != nil {
+		return nil, err
+	}
+	if a.t.snapshot().ToOutMS == nil {
+		return nil, a.t.update(func(j *Job) {
+			ms := uint64(time.Since(j.CreatedAt).Milliseconds())
+			j.ToOutMS = &ms
+		})
+	}
+	return nil, nil
+}
+
+// pay accepts a receipt and sends the voucher for it. A receipt that does not hold ends the lease: the provider could
+// only be paid for what was accepted before.
+func (a *attendance) pay(s *work.Session, e attest.Envelope) (*leaseEnd, error) {
+	c := a.h.chain
+	rc, voucher, err := c.accept(e, time.Now())
+	if errors.Is(err, errBadReceipt) {
+		a.r.log.Warn("receipt does not hold", "lease", a.h.id.Short(), "peer", a.h.provider, "err", err)
+		_ = s.Send(work.Frame{Cancel: &work.Cancel{Reason: "bad_receipt"}})
+		return &leaseEnd{move: true, code: market.CodeProviderAbort, reason: "bad_receipt"}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if voucher == nil { // it came again; so does the last voucher, in case that was lost
+		if c.voucher != nil {
+			if _, env, err := a.r.o.Store.LastVoucher(a.h.id); err == nil {
+				return nil, s.Send(work.Frame{Voucher: &env})
+			}
+		}
+		return nil, nil
+	}
+	if err := s.Send(work.Frame{Voucher: voucher}); err != nil {
+		return nil, err
+	}
+	if err := a.t.update(func(j *Job) { c.book(j, a.base) }); err != nil {
+		return nil, err
+	}
+	a.t.emit(Event{Kind: EvReceipt, Receipt: receiptEvent(*rc, a.base.cost+c.due)})
+	a.t.emit(Event{Kind: EvVoucher, Voucher: &VoucherEvent{Seq: c.voucher.Seq, Total: c.voucher.Total, AckSeq: c.voucher.AckSeq}})
+	return nil, nil
+}
+
+func receiptEvent(rc receipt.Receipt, cost market.MicroUSD) *ReceiptEvent {
+	e := &ReceiptEvent{Seq: rc.Seq, State: rc.State.String(), RanMS: rc.Cum[billable], Cost: cost, Simulated: rc.Simulated}
+	for f, v := range rc.Tel {
+		if e.Telemetry == nil {
+			e.Telemetry = map[string]uint64{}
+		}
+		e.Telemetry[f.String()] = v
+	}
+	return e
+}
+
+// checkOutcome holds the provider's outcome against what this side has.
+func (a *attendance) checkOutcome(e attest.Envelope) error {
+	if e.Signer != a.h.provider {
+		return errors.New("not the provider's")
+	}
+	o, err := market.OpenOutcome(e, a.r.network, a.h.id, a.h.lease)
+	if err != nil {
+		return err
+	}
+	c := a.h.chain
+	if o.LastSeq != c.tail.Seq || o.Head != c.tail.ID || o.Due != c.due || o.Vouched > c.vouched() {
+		return fmt.Errorf("it states %d receipts, %s due, %s vouched; here are %d, %s and %s", o.LastSeq, o.Due, o.Vouched, c.tail.Seq, c.due, c.vouched())
+	}
+	if a.result != nil && o.Code != a.result.Code {
+		return fmt.Errorf("it states %s, the result was %s", o.Code, a.result.Code)
+	}
+	return nil
+}
+
+// ended returns the end of the lease once result, outputs and outcome are here. It signs the outcome too and sends it.
+func (a *attendance) ended(s *work.Session) *leaseEnd {
+	if a.theirs == nil || a.result == nil || !a.fetched {
+		return nil
+	}
+	end := &leaseEnd{code: a.result.Code, reason: a.result.Reason, result: a.result, theirs: a.theirs}
+	end.move = a.result.Code == market.CodeProviderAbort
+	mine, err := a.r.countersign(a.h, *a.theirs)
+	if err != nil {
+		a.r.log.Warn("outcome is not countersigned", "lease", a.h.id.Short(), "err", err)
+		return end
+	}
+	end.mine = mine
+	if err := s.Send(work.Frame{Outcome: mine}); err != nil {
+		a.r.log.Debug("outcome did not reach the provider", "lease", a.h.id.Short(), "err", err)
+	}
+	return end
+}

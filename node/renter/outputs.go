@@ -1,0 +1,242 @@
+package renter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/lacuna-network/lacuna/attest"
+	"github.com/lacuna-network/lacuna/gpu"
+	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/p2p/work"
+)
+
+const billable = gpu.BillableDeviceMS
+
+// maxManifest bounds the list of a job's outputs, in bytes.
+const maxManifest = 16 << 20
+
+// errOutputs means that what the provider left is not what its last receipt states.
+var errOutputs = errors.New("outputs do not hold")
+
+// fetchOutputs brings the outputs here, while the stream goes on. It needs the last receipt, which comes before the
+// result.
+func (a *attendance) fetchOutputs(ctx context.Context) {
+	if a.result.Manifest == nil {
+		a.fetched = true
+		return
+	}
+	done := make(chan error, 1)
+	a.outputs = done
+	out := a.h.chain.tail.Last.Out
+	go func() { done <- a.r.fetchOutputs(ctx, a.t, a.h, *a.result.Manifest, out) }()
+}
+
+func (r *Renter) fetchOutputs(ctx context.Context, t *task, h *hire, manifest market.File, out *attest.Digest) error {
+	if out == nil || manifest.Bytes > maxManifest {
+		return fmt.Errorf("%w: no digest in the last receipt, or too long a list", errOutputs)
+	}
+	blobs := r.o.Files
+	if err := r.o.Blobs.Fetch(ctx, h.provider, nil, manifest.Digest, manifest.Bytes, nil); err != nil {
+		return err
+	}
+	raw, err := os.ReadFile(blobs.Path(manifest.Digest))
+	if err != nil {
+		return err
+	}
+	var files []market.File
+	if err := attest.Unmarshal(raw, &files); err != nil {
+		return fmt.Errorf("%w: %w", errOutputs, err)
+	}
+	var total, done uint64
+	for _, f := range files {
+		if err := market.CheckRelativePath(f.Path); err != nil {
+			return fmt.Errorf("%w: %w", errOutputs, err)
+		}
+		if total += f.Bytes; total > t.snapshot().Spec.DiskBytes {
+			return fmt.Errorf("%w: they are larger than the job's disk limit", errOutputs)
+		}
+	}
+	if market.OutputsDigest(files) != *out {
+		return fmt.Errorf("%w: the list is not the one that the last receipt names", errOutputs)
+	}
+	for _, f := range files {
+		progress := func(n, _ uint64) {
+			t.emit(Event{Kind: EvTransfer, Transfer: &TransferEvent{What: "outputs", Done: done + n, Total: total}})
+		}
+		if err := r.o.Blobs.Fetch(ctx, h.provider, nil, f.Digest, f.Bytes, progress); err != nil {
+			return fmt.Errorf("fetch %s: %w", f.Path, err)
+		}
+		done += f.Bytes
+	}
+	if err := t.update(func(j *Job) { j.OutputsDigest, j.Outputs = out, files }); err != nil {
+		return err
+	}
+	_, err = r.place(t, "")
+	return err
+}
+
+// outputsLost says what it means that outputs could not be fetched: the provider's lie, or only a broken stream.
+func (a *attendance) outputsLost(ctx context.Context, err error) *leaseEnd {
+	a.outputs, a.result = nil, nil // after a break the result comes again
+	switch {
+	case ctx.Err() != nil:
+		return &leaseEnd{detached: true}
+	case errors.Is(err, errOutputs):
+		a.r.log.Warn("outputs do not hold", "lease", a.h.id.Short(), "err", err)
+		return &leaseEnd{move: true, code: market.CodeProviderAbort, reason: "bad_outputs"}
+	case errors.Is(err, errPlace):
+		a.r.log.Warn("outputs cannot be written", "err", err)
+		a.t.emit(Event{Kind: EvTransfer, Note: err.Error()})
+		return nil
+	}
+	return nil
+}
+
+// errPlace means that outputs are here but cannot be written where they belong.
+var errPlace = errors.New("write outputs")
+
+// Fetch writes the outputs of a job again: to the places that its spec names, or below the folder to. It returns the
+// files written.
+func (r *Renter) Fetch(ctx context.Context, ref, to string) ([]string, error) {
+	t, err := r.find(ref)
+	if err != nil {
+		return nil, err
+	}
+	j := t.snapshot()
+	switch {
+	case !j.State.Final():
+		return nil, fmt.Errorf("job %s: %w", j.Name, ErrRunning)
+	case j.OutputsDigest == nil:
+		return nil, fmt.Errorf("job %s: %w", j.Name, ErrNoOutputs)
+	}
+	return r.place(t, to)
+}
+
+// place copies the outputs from the blobs to where they belong.
+func (r *Renter) place(t *task, to string) ([]string, error) {
+	j := t.snapshot()
+	written := []string{}
+	for _, f := range j.Outputs {
+		dir, rel, ok := destination(j.Spec.Outputs, f.Path, to)
+		if !ok {
+			return written, fmt.Errorf("%w: %s is in no output folder of the job", errPlace, f.Path)
+		}
+		if err := writeBelow(dir, rel, r.o.Files.Path(f.Digest)); err != nil {
+			return written, fmt.Errorf("%w: %w", errPlace, err)
+		}
+		written = append(written, filepath.Join(dir, filepath.FromSlash(rel)))
+	}
+	return written, t.update(func(j *Job) { j.Fetched = true })
+}
+
+// destination returns the folder and the path in it for an output whose path begins with its guest folder.
+func destination(outputs []market.Transfer, p, to string) (dir, rel string, ok bool) {
+	if to != "" {
+		return to, p, true
+	}
+	for _, out := range outputs {
+		if rest, found := strings.CutPrefix("/"+p, path.Clean(out.From)+"/"); found {
+			return out.To, rest, true
+		}
+	}
+	return "", "", false
+}
+
+// writeBelow copies a file to a path below dir. The path cannot lead out of it, not even through a symbolic link.
+func writeBelow(dir, rel, from string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if parent := path.Dir(rel); parent != "." {
+		if err := root.MkdirAll(parent, 0o755); err != nil {
+			return err
+		}
+	}
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	tmp := path.Join(path.Dir(rel), "."+path.Base(rel)+".part")
+	dst, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, src)
+	if err := errors.Join(err, dst.Close()); err != nil {
+		return err
+	}
+	return root.Rename(tmp, rel)
+}
+
+// fetchCheckpoint brings a checkpoint here and writes it down; then it counts. nil says that it did not.
+func (a *attendance) fetchCheckpoint(ctx context.Context, c work.Checkpoint, done chan<- *Checkpoint) {
+	saved, err := a.saveCheckpoint(ctx, c)
+	if err != nil && ctx.Err() == nil {
+		a.r.log.Debug("checkpoint is not fetched", "lease", a.h.id.Short(), "err", err) // a newer one may have replaced it
+	}
+	select {
+	case done <- saved:
+	case <-ctx.Done():
+	}
+}
+
+func (a *attendance) saveCheckpoint(ctx context.Context, c work.Checkpoint) (*Checkpoint, error) {
+	var total uint64
+	for _, f := range c.Files {
+		if err := market.CheckRelativePath(f.Path); err != nil {
+			return nil, err
+		}
+		if total += f.Bytes; total > a.t.snapshot().Spec.DiskBytes {
+			return nil, errors.New("checkpoint is larger than the job's disk limit")
+		}
+	}
+	for _, f := range c.Files {
+		if err := a.r.o.Blobs.Fetch(ctx, a.h.provider, nil, f.Digest, f.Bytes, nil); err != nil {
+			return nil, err
+		}
+	}
+	saved := &Checkpoint{Seq: c.Seq, At: time.Now().UTC(), Lease: a.h.id, Files: c.Files}
+	old := a.t.snapshot().Checkpoint
+	if err := a.t.update(func(j *Job) { j.Checkpoint = saved }); err != nil {
+		return nil, err
+	}
+	a.r.forget(old, saved)
+	a.t.emit(Event{Kind: EvCheckpoint, Checkpoint: saved})
+	return saved, nil
+}
+
+// forget removes the blobs of an old checkpoint that the new one does not hold.
+func (r *Renter) forget(old, fresh *Checkpoint) {
+	if old == nil {
+		return
+	}
+	keep := map[attest.Digest]bool{}
+	for _, f := range fresh.Files {
+		keep[f.Digest] = true
+	}
+	r.mu.Lock()
+	for _, served := range r.serving {
+		for d := range served {
+			keep[d] = true
+		}
+	}
+	r.mu.Unlock()
+	for _, f := range old.Files {
+		if !keep[f.Digest] {
+			_ = r.o.Files.Remove(f.Digest)
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package renter
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/lacuna-network/lacuna/attest"
+	"github.com/lacuna-network/lacuna/market"
+)
+
+// prepared is a spec whose files are content-addressed. The terms lack what differs from lease to lease: the salt and
+// the checkpoint to resume from.
+type prepared struct {
+	terms market.Terms
+	blobs []attest.Digest // what the winner may fetch
+}
+
+func makeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make job folder: %w", err)
+	}
+	return nil
+}
+
+// prepare puts module and inputs among the blobs and turns the spec into terms. A job that had a lease keeps the terms
+// of that one: its files may have changed or gone since.
+func (r *Renter) prepare(ctx context.Context, t *task) (prepared, error) {
+	j := t.snapshot()
+	if j.Lease != nil {
+		return r.preparedBefore(*j.Lease)
+	}
+	s := j.Spec
+	module, n, err := r.o.Files.PutFile(ctx, s.Module)
+	if err != nil {
+		return prepared{}, fmt.Errorf("wasm: %w", err)
+	}
+	p := prepared{blobs: []attest.Digest{module}, terms: market.Terms{Version: 1, Module: module, ModuleBytes: n, Args: s.Args,
+		Checkpoint: s.Checkpoint, CheckpointEveryMS: uint64(s.Every.Milliseconds()), MemBytes: s.MemBytes, LogBytes: s.LogBytes,
+		DiskBytes: s.DiskBytes, Engine: r.o.Engine}}
+	for _, k := range sortedKeys(s.Env) {
+		p.terms.Env = append(p.terms.Env, market.EnvVar{Name: k, Value: s.Env[k]})
+	}
+	for _, in := range s.Inputs {
+		files, err := r.input(ctx, in)
+		if err != nil {
+			return prepared{}, fmt.Errorf("inputs: %w", err)
+		}
+		p.terms.Inputs = append(p.terms.Inputs, files...)
+	}
+	for _, out := range s.Outputs {
+		p.terms.Outputs = append(p.terms.Outputs, out.From)
+	}
+	for _, f := range p.terms.Inputs {
+		p.blobs = append(p.blobs, f.Digest)
+	}
+	if len(p.terms.Inputs) > maxInputFiles {
+		return prepared{}, fmt.Errorf("inputs: %d files, at most %d; pack them into one archive", len(p.terms.Inputs), maxInputFiles)
+	}
+	p.terms.Salt = market.Nonce{1} // a stand-in, so that everything else is checked before a bid goes out
+	return p, p.terms.Validate()
+}
+
+func (r *Renter) preparedBefore(lease attest.Digest) (prepared, error) {
+	rec, err := r.record(lease)
+	if err != nil {
+		return prepared{}, err
+	}
+	var p prepared
+	if err := attest.Unmarshal(rec.Terms, &p.terms); err != nil {
+		return prepared{}, fmt.Errorf("read terms: %w", err)
+	}
+	p.terms.Resume = nil
+	p.blobs = []attest.Digest{p.terms.Module}
+	for _, f := range p.terms.Inputs {
+		p.blobs = append(p.blobs, f.Digest)
+	}
+	return p, nil
+}
+
+// maxInputFiles keeps the terms within what an award carries.
+const maxInputFiles = 300
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// input puts a file, or each regular file below a folder, among the blobs.
+func (r *Renter) input(ctx context.Context, in market.Transfer) ([]market.File, error) {
+	info, err := os.Stat(in.From)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		d, n, err := r.o.Files.PutFile(ctx, in.From)
+		return []market.File{{Path: in.To, Digest: d, Bytes: n}}, err
+	}
+	var files []market.File
+	err = filepath.WalkDir(in.From, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		rel, err := filepath.Rel(in.From, p)
+		if err != nil {
+			return err
+		}
+		digest, n, err := r.o.Files.PutFile(ctx, p)
+		files = append(files, market.File{Path: path.Join(in.To, filepath.ToSlash(rel)), Digest: digest, Bytes: n})
+		if len(files) > maxInputFiles {
+			return fmt.Errorf("%s holds more than %d files; pack them into one archive", in.From, maxInputFiles)
+		}
+		return err
+	})
+	if err == nil && len(files) == 0 {
+		err = errors.New(in.From + " holds no file")
+	}
+	return files, err
+}
+
+// leaseTerms completes the terms for one lease.
+func (p prepared) leaseTerms(j Job) (terms market.Terms, blobs []attest.Digest) {
+	terms, blobs = p.terms, slices.Clone(p.blobs)
+	_, _ = rand.Read(terms.Salt[:]) // never fails, see crypto/rand
+	if j.Checkpoint != nil {
+		terms.Resume = j.Checkpoint.Files
+		for _, f := range terms.Resume {
+			blobs = append(blobs, f.Digest)
+		}
+	}
+	return terms, blobs
+}
+
+// serve lets a provider fetch the blobs of a lease, until the returned function is called.
+func (r *Renter) serve(provider attest.Key, blobs []attest.Digest) func() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.serving[provider] == nil {
+		r.serving[provider] = map[attest.Digest]int{}
+	}
+	for _, d := range blobs {
+		r.serving[provider][d]++
+	}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, d := range blobs {
+			if r.serving[provider][d]--; r.serving[provider][d] == 0 {
+				delete(r.serving[provider], d)
+			}
+		}
+		if len(r.serving[provider]) == 0 {
+			delete(r.serving, provider)
+		}
+	}
+}
+
+// AllowBlob reports whether that peer may fetch that blob: it is part of a lease that the peer has won.
+func (r *Renter) AllowBlob(peer attest.Key, d attest.Digest) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.serving[peer][d] > 0
+}
+
+// vendorOf returns the vendor that the spec asks for, in the coarse terms of a bid: "nv", "amd", "intel", "cpu" or "any".
+func vendorOf(s market.Spec) string {
+	if s.GPUs == 0 {
+		return "cpu"
+	}
+	for _, v := range []string{"amd", "intel"} {
+		if len(s.Models) > 0 && allOf(s.Models, v) {
+			return v
+		}
+	}
+	if len(s.Models) > 0 && allOf(s.Models, "nv") {
+		return "nv"
+	}
+	return "any"
+}
+
+func allOf(models []string, vendor string) bool {
+	for _, m := range models {
+		if !strings.HasPrefix(classOfModel(m), vendor) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,214 @@
+package renter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lacuna-network/lacuna/attest"
+	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/market/auction"
+)
+
+// maxMoves bounds how often one job moves to another provider.
+const maxMoves = 10
+
+// hire is one lease of a job in the renter's hands.
+type hire struct {
+	lease    market.Lease
+	id       attest.Digest
+	provider attest.Key
+	chain    *chain
+	logBase  uint64 // where this lease's output begins in the job's log
+	resumed  bool   // the lease was started before this process attended it
+}
+
+// rent is a job's way. It returns when the job is over, or when ctx ends and the job goes on without us. With h it
+// begins with a lease that is in force.
+func (r *Renter) rent(ctx context.Context, t *task, h *hire) {
+	work, err := r.prepare(ctx, t)
+	if err != nil {
+		t.fail(err)
+		return
+	}
+	var standing []auction.Entry // runners-up whose offers may still bind
+	for {
+		if h == nil {
+			if h, standing, err = r.hire(ctx, t, work, standing); err != nil {
+				t.fail(err)
+				return
+			}
+			if h == nil {
+				return // nobody made an acceptable offer, a dry run, or stopped; the job says which
+			}
+		}
+		end := r.attend(ctx, t, h)
+		if end.detached {
+			return
+		}
+		if err := r.settle(ctx, t, h, end); err != nil {
+			t.fail(err)
+			return
+		}
+		if !end.move {
+			return
+		}
+		t.moves++
+		standing = without(standing, h.provider)
+		h = nil
+	}
+}
+
+func without(entries []auction.Entry, k attest.Key) []auction.Entry {
+	var out []auction.Entry
+	for _, e := range entries {
+		if e.Offer.Provider != k {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// fail ends a job by a fault on this side.
+func (t *task) fail(err error) {
+	if errors.Is(err, context.Canceled) {
+		return // this process ends; the next one takes the job up
+	}
+	t.r.log.Warn("job failed", "job", t.job.ID, "err", err)
+	if err := t.over(JobError, "local_error", err.Error()); err != nil {
+		t.r.log.Error("job cannot be written", "job", t.job.ID, "err", err)
+	}
+}
+
+// over puts a job into a final state.
+func (t *task) over(state JobState, reason, detail string) error {
+	now := time.Now().UTC()
+	return t.update(func(j *Job) {
+		j.State, j.Reason, j.Detail, j.EndedAt = state, reason, detail, &now
+		j.LogBytes = t.log.Size()
+	})
+}
+
+// hire finds the job a provider: a runner-up whose offer still binds, or the winner of a new auction. It returns nil
+// without error if the job ended instead.
+func (r *Renter) hire(ctx context.Context, t *task, work prepared, standing []auction.Entry) (*hire, []auction.Entry, error) {
+	deadline := time.Now().Add(t.snapshot().Spec.StartWithin)
+	for pause := time.Second; ; pause = min(2*pause, 10*time.Second) {
+		if t.isStopped() {
+			return nil, nil, t.over(JobStopped, "stopped", "stopped before it started")
+		}
+		if h, rest, err := r.awardStanding(ctx, t, work, standing); h != nil || err != nil {
+			return h, rest, err
+		}
+		standing = nil
+		if what, left := remaining(t.snapshot()); !left {
+			return nil, nil, t.over(JobStopped, what, "nothing is left of the "+what+" for another provider")
+		}
+		a, err := r.holdAuction(ctx, t)
+		if err != nil {
+			return nil, nil, err
+		}
+		if t.snapshot().DryRun {
+			if err := r.saveAuction(t, a); err != nil {
+				return nil, nil, err
+			}
+			state, reason := JobSucceeded, "dry_run"
+			if len(auction.Clear(a.record.Bid.ID(), a.record.Entries)) == 0 {
+				state, reason = JobNoOffer, "no_offer"
+			}
+			return nil, nil, t.over(state, reason, a.summary())
+		}
+		h, rest, err := r.award(ctx, t, work, a)
+		if h != nil || err != nil {
+			return h, rest, err
+		}
+		if !a.worthRepeating() || time.Now().Add(pause).After(deadline) {
+			if t.lastLoss != "" { // it ran before, so this is how a running job ended
+				return nil, nil, t.over(JobStopped, t.lastLoss, "no other provider: "+a.summary())
+			}
+			return nil, nil, t.over(JobNoOffer, "no_offer", a.summary())
+		}
+		if !t.sleep(ctx, pause) {
+			if ctx.Err() != nil {
+				return nil, nil, ctx.Err()
+			}
+		}
+	}
+}
+
+// remaining reports whether the job has budget and time left for another lease; what names what ran out.
+func remaining(j Job) (what string, ok bool) {
+	if j.Cost >= j.Spec.Budget {
+		return "budget", false
+	}
+	if left := j.Spec.Duration - ranTime(j); left < time.Second {
+		return "duration", false
+	}
+	return "", true
+}
+
+func ranTime(j Job) time.Duration {
+	return time.Duration(j.RanMS/uint64(j.Spec.Count())) * time.Millisecond
+}
+
+func (t *task) isStopped() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stopped
+}
+
+// sleep waits for d. It returns false if ctx ended or the job was stopped.
+func (t *task) sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		t.mu.Lock()
+		changed, stopped := t.changed, t.stopped
+		t.mu.Unlock()
+		if stopped {
+			return false
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+			return true
+		case <-changed:
+		}
+	}
+}
+
+// awardStanding asks the runners-up of the last auction whose offers still bind, best first.
+func (r *Renter) awardStanding(ctx context.Context, t *task, work prepared, standing []auction.Entry) (*hire, []auction.Entry, error) {
+	for i, e := range standing {
+		if time.Until(time.UnixMilli(e.Offer.FirmUntil)) < 2*time.Second {
+			continue
+		}
+		h, refusal, err := r.awardTo(ctx, t, work, e)
+		if err != nil {
+			return nil, nil, err
+		}
+		if refusal != nil {
+			t.emit(Event{Kind: EvRefused, Decline: &refusal.DeclineEvent})
+			continue
+		}
+		if h != nil {
+			rest := standing[i+1:]
+			t.emit(Event{Kind: EvAward, Award: awardEvent(h, e, 0, len(standing), 0, rest)})
+			return h, rest, nil
+		}
+	}
+	return nil, nil, nil
+}
+
+// summary says in a few words why nobody won.
+func (a *openAuction) summary() string {
+	if a.record.Received == 0 && a.record.DeclineCount == 0 {
+		if a.record.Heard == 0 {
+			return "nobody heard the bid; join a network first, or wait for providers"
+		}
+		return fmt.Sprintf("%d peers could hear the bid, none answered", a.record.Heard)
+	}
+	return fmt.Sprintf("%d offers, none acceptable; %d declines", a.record.Received, a.record.DeclineCount)
+}

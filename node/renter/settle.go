@@ -1,0 +1,198 @@
+package renter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lacuna-network/lacuna/attest"
+	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/market/ledger"
+	"github.com/lacuna-network/lacuna/node/store"
+	"github.com/lacuna-network/lacuna/p2p/deal"
+)
+
+// countersign signs the provider's outcome and writes both down, synced.
+func (r *Renter) countersign(h *hire, theirs attest.Envelope) (*attest.Envelope, error) {
+	mine := r.o.Signer.SignBytes(market.OutcomeRenterDomain, theirs.Payload)
+	var b store.Batch
+	b.PutOutcome(h.id, theirs)
+	b.PutOutcome(h.id, mine)
+	if err := r.o.Store.Commit(&b); err != nil {
+		return nil, fmt.Errorf("write outcome: %w", err)
+	}
+	return &mine, nil
+}
+
+// endAlone signs this side's word on how the lease ended, for a provider that is not there.
+func (r *Renter) endAlone(h *hire, code market.Code, reason string) (*attest.Envelope, error) {
+	c := h.chain
+	o := market.Outcome{Version: 1, Lease: h.id, LastSeq: c.tail.Seq, Head: c.tail.ID, Due: c.due, Vouched: c.vouched(),
+		Cum: c.tail.Last.Cum, EndedAt: time.Now().UnixMilli(), Code: code, LastVoucher: c.voucherID, Reason: reason}
+	env, err := r.o.Signer.Sign(market.OutcomeRenterDomain, o)
+	if err != nil {
+		return nil, err
+	}
+	err = r.o.Store.PutOutcome(h.id, env)
+	if errors.Is(err, store.ErrConflict) { // an earlier run of this process signed one
+		return nil, nil
+	}
+	return &env, err
+}
+
+// settle ends a lease in writing, learns from it, and says what becomes of the job.
+func (r *Renter) settle(ctx context.Context, t *task, h *hire, end leaseEnd) error {
+	signers := 2
+	if end.mine == nil {
+		env, err := r.endAlone(h, end.code, end.reason)
+		if err != nil {
+			return err
+		}
+		signers = 1
+		if env != nil {
+			r.group.Go(func() error { r.tellOutcome(h, *env); return nil })
+		}
+	}
+	event := market.EvStop
+	switch end.code {
+	case market.CodeDone:
+		event = market.EvFinish
+	case market.CodeLost:
+		event = market.EvSilence
+		t.emit(Event{Kind: EvLost, Note: end.reason})
+	}
+	if err := r.setState(h.id, event, end.reason); err != nil {
+		return err
+	}
+	t.emit(Event{Kind: EvOutcome, Outcome: &OutcomeEvent{Lease: h.id, Code: end.code.String(), Reason: end.reason,
+		Due: h.chain.due, Vouched: h.chain.vouched(), Signers: signers}})
+	if err := r.learn(t, h, end.code, end.reason); err != nil {
+		return err
+	}
+	if end.move {
+		return r.settleMove(t, h, end)
+	}
+	return r.settleJob(t, end)
+}
+
+// settleMove prepares the job for another provider, or ends it when it has moved too often.
+func (r *Renter) settleMove(t *task, h *hire, end leaseEnd) error {
+	if t.isStopped() || t.moves >= maxMoves {
+		return t.over(JobStopped, end.reason, "")
+	}
+	t.mu.Lock()
+	t.lost = append(t.lost, h.provider)
+	t.lastLoss = end.reason
+	t.mu.Unlock()
+	return t.update(func(j *Job) { j.State, j.Reason = JobMoving, end.reason })
+}
+
+func (r *Renter) settleJob(t *task, end leaseEnd) error {
+	switch end.code {
+	case market.CodeDone:
+		code := 0
+		if end.result != nil && end.result.ExitCode != nil {
+			code = int(*end.result.ExitCode)
+		}
+		state := JobSucceeded
+		if code != 0 {
+			state = JobFailed
+		}
+		if err := t.update(func(j *Job) { j.ExitCode = &code }); err != nil {
+			return err
+		}
+		return t.over(state, "", "")
+	case market.CodeRenterCancel:
+		return t.over(JobStopped, "stopped", "")
+	}
+	return t.over(JobStopped, end.reason, "")
+}
+
+// failedProviders are those that lost this job.
+func (t *task) failedProviders() []attest.Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]attest.Key(nil), t.lost...)
+}
+
+// tellPauses are the times between attempts to tell a provider that its lease is over.
+var tellPauses = [...]time.Duration{0, 5 * time.Second, 30 * time.Second, 5 * time.Minute, time.Hour}
+
+// tellOutcome tells a provider that was lost how the lease ended, should it be seen again, so that it stops.
+func (r *Renter) tellOutcome(h *hire, env attest.Envelope) {
+	for _, pause := range tellPauses {
+		timer := time.NewTimer(pause)
+		select {
+		case <-r.ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		ctx, cancel := context.WithTimeout(r.ctx, 5*time.Second)
+		_, err := r.o.Deal.SendOutcome(ctx, h.provider, r.recordAddrs(h.id), deal.Ending{Outcome: env})
+		cancel()
+		if err == nil {
+			return
+		}
+		r.log.Debug("outcome is not told yet", "lease", h.id.Short(), "err", err)
+	}
+}
+
+// Outcome takes the outcome of a provider that came back after a break, with receipts that this side may lack. What
+// holds is still paid.
+func (r *Renter) Outcome(ctx context.Context, from attest.Key, e deal.Ending) deal.Settlement {
+	select {
+	case <-r.up:
+	default:
+		return deal.Settlement{Code: deal.Closed} // jobs are being taken up; the provider asks again
+	}
+	o, err := attest.Open[market.Outcome](e.Outcome, r.network, market.OutcomeProviderDomain)
+	if err != nil {
+		return deal.Settlement{Code: deal.Refused}
+	}
+	r.late.Lock() // two copies of one ending may come at once
+	defer r.late.Unlock()
+	rec, err := r.record(o.Lease)
+	if err != nil || rec.Role != ledger.Renter {
+		return deal.Settlement{Code: deal.Unknown}
+	}
+	c, err := r.loadChain(o.Lease)
+	if err != nil || c.lease.Provider != from {
+		return deal.Settlement{Code: deal.Unknown}
+	}
+	if !rec.State.Final() {
+		return deal.Settlement{Code: deal.Closed} // the job is being attended; its work stream settles this
+	}
+	answer, err := r.settleLate(c, e)
+	if err != nil {
+		r.log.Error("late outcome is not written", "lease", o.Lease.Short(), "err", err)
+		return deal.Settlement{Code: deal.Closed}
+	}
+	return answer
+}
+
+// settleLate pays the receipts that hold and returns this side's outcome. The caller holds r.late.
+func (r *Renter) settleLate(c *chain, e deal.Ending) (deal.Settlement, error) {
+	answer := deal.Settlement{Code: deal.OK}
+	for _, rc := range e.Receipts {
+		_, voucher, err := c.accept(rc, time.Now())
+		if err != nil {
+			r.log.Debug("late receipt is not accepted", "lease", c.id.Short(), "err", err)
+			break
+		}
+		if voucher != nil {
+			answer.Voucher = voucher
+		}
+	}
+	if err := r.o.Store.PutOutcome(c.id, e.Outcome); err != nil && !errors.Is(err, store.ErrConflict) {
+		return answer, err
+	}
+	outcomes, err := r.o.Store.Outcomes(c.id)
+	for _, o := range outcomes {
+		if o.Signer == r.o.Signer.Key() {
+			answer.Outcome = &o
+		}
+	}
+	return answer, err
+}
