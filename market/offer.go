@@ -168,6 +168,17 @@ func (r Reason) String() string {
 // MarshalText returns the reason's name.
 func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
+// UnmarshalText parses a reason's name. The name of a reason that a newer version knows is an error.
+func (r *Reason) UnmarshalText(b []byte) error {
+	for i, name := range reasonNames {
+		if name != "" && name == string(b) {
+			*r = Reason(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("reason %.40q: %w", b, ErrUnknown)
+}
+
 // Failure is one constraint that failed and by how much. Wanted and Available are for people: "24GiB", "12GiB".
 type Failure struct {
 	Reason    Reason `cbor:"1,keyasint" json:"reason"`

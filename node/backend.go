@@ -439,4 +439,3 @@ func viewReputation(r renter.Reputation) api.ReputationView {
 	}
 	return api.ViewReputation(r.Peer, r.Score, r.Prior, leases)
 }
-

@@ -16,6 +16,7 @@ type Limiter struct {
 	burst     int
 	mu        sync.Mutex
 	buckets   map[attest.Key]bucket
+	swept     time.Time
 }
 
 type bucket struct {
@@ -57,8 +58,13 @@ func (l *Limiter) refill(b bucket, now time.Time) bucket {
 	return b
 }
 
-// sweep forgets peers whose buckets are full, which is what an unknown peer has, and reports whether there is room.
+// sweep forgets peers whose buckets are full, which is what an unknown peer has, and reports whether there is room. It
+// looks at most once a second: a flood must not buy a walk through all buckets with each attempt.
 func (l *Limiter) sweep(now time.Time) bool {
+	if d := now.Sub(l.swept); d >= 0 && d < time.Second {
+		return false
+	}
+	l.swept = now
 	for key, b := range l.buckets {
 		if l.refill(b, now).tokens >= float64(l.burst) {
 			delete(l.buckets, key)

@@ -113,13 +113,13 @@ func DefaultParams() Params {
 	}
 }
 
-// TestParams returns the constants of a test network. A unit is a thousandth of
-// the default, about nine seconds of a device at 0.20 USD an hour, so that a demo
-// moves a score; 30 units a day let one day of runs pass 9000 basis points,
-// which takes 28.
+// TestParams returns the constants of a test network. A unit is a twenty-
+// thousandth of the default, about half a second of a device at 0.20 USD an hour,
+// so that a job of seconds moves a score and a dropped one counts; 30 units a day
+// let one day of runs pass 9000 basis points, which takes 28.
 func TestParams() Params {
 	p := DefaultParams()
-	p.UnitMicroUSD = 500
+	p.UnitMicroUSD = 25
 	p.CapPerDay = 30 * Unit
 	return p
 }

@@ -36,7 +36,7 @@ func DefaultLimits(network string) Limits {
 // Position is where a provider stands with a renter when the next interval of a lease is to begin. Intervals of other
 // leases of the renter that run already, but are not due yet, belong into Due and TrialToday at their full price.
 type Position struct {
-	Line         market.MicroUSD // credit line written for this renter; 0 = never settled, the trial cap counts
+	Line         market.MicroUSD // credit line written for this renter; where it and Settled are 0 the trial cap counts
 	Due          market.MicroUSD // due over all leases of this renter
 	Settled      market.MicroUSD // received from this renter over a rail
 	TrialToday   market.MicroUSD // due today over all never-settled keys, this one with it

@@ -11,9 +11,9 @@ import (
 
 const (
 	askLife      = 30 * time.Minute
-	askRepublish = 10 * time.Minute // well inside the ask's life
-	askSettle    = time.Second      // changes within it go out as one
-	askRetry     = 5 * time.Second  // while nobody can be reached
+	askRepublish = 10 * time.Minute       // well inside the ask's life
+	askSettle    = time.Second            // changes within it go out as one
+	askRetry     = 500 * time.Millisecond // while nobody can be reached; doubles
 )
 
 // publish keeps the ask in the network as long as something is for sale.

@@ -24,7 +24,8 @@ type openAuction struct {
 	book    *auction.Book
 	opened  time.Time
 	answers chan answer
-	busy    int // declines whose only reason is that all devices are taken
+	busy    int                    // declines whose only reason is that all devices are taken
+	seen    map[attest.Digest]bool // answers judged; one may come by gossip and again directly
 	class   string
 }
 
@@ -35,6 +36,9 @@ type answer struct {
 
 // answerQueue bounds the answers that wait to be judged; of a flood, the rest is told to be too late.
 const answerQueue = 1024
+
+// maxJudged bounds the answers that one auction looks at.
+const maxJudged = 50_000
 
 // recentPrices is how many clearing prices make the reference price.
 const recentPrices = 15
@@ -104,9 +108,9 @@ func (r *Renter) openAuction(t *task, j Job) (*openAuction, attest.Envelope, err
 	}
 	class := bidClass(s)
 	theta := auction.Theta(s)
-	rules := auction.Rules{Bid: env.ID(), Theta: theta, MaxPrice: s.MaxPrice, StartWithin: s.StartWithin, Providers: s.Providers,
+	rules := auction.Rules{Bid: env.ID(), Demand: b, Theta: theta, MaxPrice: s.MaxPrice, StartWithin: s.StartWithin, Providers: s.Providers,
 		Exclude: append(s.Exclude[:len(s.Exclude):len(s.Exclude)], t.failedProviders()...)}
-	a := &openAuction{bid: b, book: auction.NewBook(rules), opened: now, answers: make(chan answer, answerQueue), class: class,
+	a := &openAuction{bid: b, book: auction.NewBook(rules), opened: now, answers: make(chan answer, answerQueue), class: class, seen: map[attest.Digest]bool{},
 		record: auction.Record{Bid: env, OpenedAt: now.UnixMilli(), WindowMS: uint64(window.Milliseconds()), Reference: r.reference(class),
 			Theta: theta, MaxPrice: s.MaxPrice, StartWithin: uint64(s.StartWithin.Milliseconds()), Providers: rules.Providers, Exclude: rules.Exclude}}
 	return a, env, t.update(func(j *Job) { j.State, j.Attempts = JobBidding, j.Attempts+1 })
@@ -225,7 +229,11 @@ func aboutBid(e attest.Envelope) (attest.Digest, bool) {
 
 // judge takes one answer into the auction. It reports whether the auction closes early. What does not hold is dropped.
 func (r *Renter) judge(t *task, a *openAuction, ans answer, scores *scores) bool {
-	bid := a.record.Bid.ID()
+	bid, id := a.record.Bid.ID(), ans.env.ID()
+	if a.seen[id] || len(a.seen) >= maxJudged {
+		return false
+	}
+	a.seen[id] = true
 	if ans.env.Domain == market.DeclineDomain {
 		d, err := market.OpenDecline(ans.env, r.network, bid)
 		if err != nil {
@@ -243,7 +251,10 @@ func (r *Renter) judge(t *task, a *openAuction, ans answer, scores *scores) bool
 		return false
 	}
 	o, err := market.OpenOffer(ans.env, r.network, bid, time.Now())
-	if err != nil || o.Simulated && !a.bid.Simulated || uint64(len(o.Devices)) != a.bid.Count || o.IntervalMS != a.bid.IntervalMS || o.Tier != a.bid.Tier {
+	if err == nil {
+		err = o.Answers(a.bid)
+	}
+	if err != nil {
 		r.log.Debug("offer dropped", "peer", ans.from, "err", err)
 		return false
 	}
@@ -349,10 +360,12 @@ func (r *Renter) directTargets(ctx context.Context, a *openAuction, j Job, out c
 			break
 		}
 	}
-	q := find.Query{Classes: a.classes(), Places: a.places(), Limit: 2 * auction.DirectCopies}
-	for ask := range r.o.Find.Lookup(ctx, q) {
-		if !send(ask.Ask.Provider, ask.Ask.Addrs) {
-			return
+	// One look-up among those that may serve the bid, one among all: who cannot serve it may say why.
+	for _, q := range []find.Query{{Classes: a.classes(), Places: a.places(), Limit: auction.DirectCopies}, {Limit: auction.DirectCopies}} {
+		for ask := range r.o.Find.Lookup(ctx, q) {
+			if !send(ask.Ask.Provider, ask.Ask.Addrs) {
+				return
+			}
 		}
 	}
 }

@@ -15,7 +15,8 @@ import (
 // op is one change within a request.
 type op struct {
 	rec  Record
-	full []byte // kind and key, set by submit
+	full []byte // kind and key; set by submit
+	raw  []byte // rec.Value in its frame; set by submit, and rec.Value is then a part of it
 	del  bool
 	once bool // the key may be written once; the same value again is no error
 	lazy bool // nobody was told that it is durable
@@ -66,7 +67,9 @@ func (s *Store) submit(r *request) error {
 			return fmt.Errorf("write store: %w", err)
 		}
 		// The caller may use its slices again while the request waits.
-		r.ops[i].full, r.ops[i].rec.Value = fullKey(o.rec.Kind, o.rec.Key), bytes.Clone(o.rec.Value)
+		full := fullKey(o.rec.Kind, o.rec.Key)
+		r.ops[i].full, r.ops[i].raw = full, seal(full, o.rec.Value)
+		r.ops[i].rec.Key, r.ops[i].rec.Value = full[1:], r.ops[i].raw[frameLen:]
 		r.size += len(o.rec.Key) + len(o.rec.Value) + 64
 	}
 	if r.size > MaxBatch+64*len(r.ops) || len(r.ops) > maxRecords {
@@ -254,15 +257,15 @@ func deletesOnly(r *request) bool {
 
 // check holds the conditions of r against the database and the requests of the group before it.
 func (s *Store) check(txn *badger.Txn, r *request) error {
-	mine := make(map[string][]byte) // what this request itself puts under a number
-	for _, o := range r.ops {
+	for i, o := range r.ops {
 		if !o.once {
 			continue
 		}
-		if v, ok := mine[string(o.full)]; ok && !bytes.Equal(v, o.rec.Value) {
-			return conflict(o.full)
+		for _, before := range r.ops[:i] { // requests with conditions are short
+			if before.once && bytes.Equal(before.full, o.full) && !bytes.Equal(before.rec.Value, o.rec.Value) {
+				return conflict(o.full)
+			}
 		}
-		mine[string(o.full)] = o.rec.Value
 		if err := s.checkOnce(txn, o.full, o.rec.Value); err != nil {
 			return err
 		}
@@ -289,7 +292,7 @@ func (s *Store) apply(txn *badger.Txn, r *request) error {
 			}
 			continue
 		}
-		e := badger.NewEntry(full, seal(full, o.rec.Value))
+		e := badger.NewEntry(full, o.raw)
 		if o.rec.TTL > 0 {
 			e = e.WithTTL(o.rec.TTL)
 		}
@@ -343,8 +346,8 @@ func (s *Store) finish(txn *badger.Txn, accepted []*request) error {
 // notes returns what the group leaves of each key: keys that are or will be gone, and keys that must be found again.
 // Of several changes to one key the last one counts.
 func notes(accepted []*request) (gone, kept []ack) {
-	last := make(map[string]op)
-	var order [][]byte
+	last := make(map[string]op, len(accepted))
+	order := make([][]byte, 0, len(accepted))
 	for _, r := range accepted {
 		for _, o := range r.ops {
 			if _, ok := last[string(o.full)]; !ok {

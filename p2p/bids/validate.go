@@ -143,6 +143,7 @@ const maxSeen = 1 << 15
 type seen struct {
 	mu    sync.Mutex
 	until map[announcement]time.Time
+	swept time.Time
 }
 
 func newSeen() *seen { return &seen{until: make(map[announcement]time.Time)} }
@@ -154,18 +155,26 @@ func (s *seen) note(a announcement, until, now time.Time) (first, room bool) {
 	if _, ok := s.until[a]; ok {
 		return false, true
 	}
-	if len(s.until) >= maxSeen {
-		for old, t := range s.until {
-			if now.After(t) {
-				delete(s.until, old)
-			}
-		}
-		if len(s.until) >= maxSeen {
-			return false, false
-		}
+	if len(s.until) >= maxSeen && !s.sweep(now) {
+		return false, false
 	}
 	s.until[a] = until
 	return true, true
+}
+
+// sweep forgets what has expired and reports whether there is room. It looks at most once a second: a flood must not buy
+// a walk through the whole memory with each message.
+func (s *seen) sweep(now time.Time) bool {
+	if d := now.Sub(s.swept); d >= 0 && d < time.Second {
+		return false
+	}
+	s.swept = now
+	for old, t := range s.until {
+		if now.After(t) {
+			delete(s.until, old)
+		}
+	}
+	return len(s.until) < maxSeen
 }
 
 // add is note for those to whom known and no room are the same.

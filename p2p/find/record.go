@@ -104,8 +104,9 @@ func bucketsOf(a market.Ask) []bucket {
 // memory holds the newest sequence seen of each provider, so that a peer that missed a replacement cannot bring an older
 // ask back.
 type memory struct {
-	mu   sync.Mutex
-	seen map[attest.Key]sighting
+	mu    sync.Mutex
+	seen  map[attest.Key]sighting
+	swept time.Time
 }
 
 type sighting struct {
@@ -125,16 +126,23 @@ func (m *memory) note(key attest.Key, seq uint64, expires int64, now time.Time) 
 	if known && seq < old.seq && now.UnixMilli() < old.until {
 		return false
 	}
-	if !known && len(m.seen) >= maxMemory {
-		for k, s := range m.seen {
-			if now.UnixMilli() >= s.until {
-				delete(m.seen, k)
-			}
-		}
-		if len(m.seen) >= maxMemory {
-			return true // it still has a valid signature
-		}
+	if !known && len(m.seen) >= maxMemory && !m.sweep(now) {
+		return true // it still has a valid signature
 	}
 	m.seen[key] = sighting{seq: seq, until: max(expires, now.Add(market.MaxAskLife).UnixMilli())}
 	return true
+}
+
+// sweep forgets asks that have expired and reports whether there is room. It looks at most once a second.
+func (m *memory) sweep(now time.Time) bool {
+	if d := now.Sub(m.swept); d >= 0 && d < time.Second {
+		return false
+	}
+	m.swept = now
+	for k, s := range m.seen {
+		if now.UnixMilli() >= s.until {
+			delete(m.seen, k)
+		}
+	}
+	return len(m.seen) < maxMemory
 }

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/node/api"
+)
+
+func (c *cli) printAuctions(views []api.AuctionView) error {
+	return c.print(views, func(t *table) {
+		for i, v := range views {
+			if i > 0 {
+				t.text("")
+			}
+			t.rows = append(t.rows, c.auction(v)...)
+		}
+	})
+}
+
+// auction returns one auction: offers in rank order, declines, the award, and whether it holds.
+func (c *cli) auction(v api.AuctionView) [][]string {
+	var t table
+	t.text(fmt.Sprintf("bid %s, open %s of %s, closed by %s, heard by %s, reference price %s", c.digest(v.Bid), millis(v.TookMS), millis(v.WindowMS), words(v.ClosedBy), count(int(v.Heard), "peer"), reference(v.ReferencePrice)))
+	t.row("OFFER", "PRICE", "SUCCESS", "THETA", "SCORE", "START", "VERDICT")
+	for _, o := range v.Offers {
+		verdict := "runner-up"
+		switch {
+		case o.Excluded != "":
+			verdict = "cannot win: " + words(o.Excluded)
+		case v.Award != nil && v.Award.Peer == o.Peer:
+			verdict = "award"
+		case !o.Kept:
+			verdict = "not kept"
+		}
+		t.row(c.peer(o.Peer), o.Price.PerHour(), percent(o.MeanBP), fmt.Sprint(o.Theta), market.MicroUSD(o.Score).PerHour(), millis(o.StartInMS), verdict)
+	}
+	for _, d := range v.Declines {
+		t.text("declined: " + c.peer(d.Peer) + ", " + failures(d.Failures))
+	}
+	if n := int(v.DeclineCount) - len(v.Declines); n > 0 {
+		t.text(fmt.Sprintf("declined: %d more", n))
+	}
+	for _, d := range v.Refusals {
+		t.text("refused its award: " + c.peer(d.Peer) + ", " + failures(d.Failures))
+	}
+	for _, k := range v.Failed {
+		t.text("did not answer its award: " + c.peer(k))
+	}
+	switch {
+	case v.Award != nil:
+		t.text(fmt.Sprintf("award: %s at %s", c.peer(v.Award.Peer), v.Award.Price.PerHour()))
+	case v.DryRun:
+		t.text("award: none, this is a dry run")
+	default:
+		t.text("award: none")
+	}
+	t.text("score = price · (1 + theta·(1−success)/success); the lowest wins")
+	if v.Recomputed {
+		t.text("recomputed: same award")
+	} else {
+		t.text("recomputed: " + note(v.RecomputeError, "not the same award"))
+	}
+	return t.rows
+}
+
+func reference(m *market.MicroUSD) string {
+	if m == nil {
+		return unknown
+	}
+	return m.PerHour()
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lacuna-network/lacuna/node/config"
+)
+
+// maxConfigBytes bounds a config file that is read.
+const maxConfigBytes = 1 << 20
+
+func (c *cli) configCommand() *cobra.Command {
+	return group("config", "Show or check the configuration",
+		&cobra.Command{
+			Use: "show", Short: "Print every value in force, what it means and where it comes from", Args: noArgs,
+			Long: "Print the whole configuration as the file takes it, with what each key means and where its value comes from: the default, a line of the file, or the environment.",
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				if d, err := c.dial(); err == nil { // its flags and environment count
+					entries, err := d.Config(cmd.Context())
+					if err != nil {
+						return err
+					}
+					return c.printConfig(entries)
+				}
+				cfg, err := c.config(nil)
+				if err != nil {
+					return err
+				}
+				return c.printConfig(cfg.Explain())
+			},
+		},
+		&cobra.Command{
+			Use: "check [FILE]", Short: "Check a config file, by default the one in the home", Args: rangeArgs(0, 1, "at most one file"),
+			RunE: func(_ *cobra.Command, args []string) error {
+				h, err := c.homeDir()
+				if err != nil {
+					return err
+				}
+				name := h.ConfigFile()
+				if len(args) > 0 {
+					name = args[0]
+				}
+				data, err := c.readFile(name, maxConfigBytes)
+				if errors.Is(err, fs.ErrNotExist) && len(args) == 0 {
+					data, err = nil, nil // without a file everything has its default
+				}
+				if err != nil {
+					return err
+				}
+				if err := config.Check(name, data); err != nil {
+					return usageError("every key with its meaning: lacuna config show", "%w", err)
+				}
+				v := struct {
+					File string `json:"file"`
+					OK   bool   `json:"ok"`
+				}{name, true}
+				return c.print(v, func(t *table) { t.row(name + ": ok") })
+			},
+		})
+}
+
+// config returns the values in force; faults are errors of usage. Overrides are those of config.Load.
+func (c *cli) config(overrides map[string]string) (config.Config, error) {
+	h, err := c.homeDir()
+	if err != nil {
+		return config.Config{}, err
+	}
+	cfg, err := config.Load(h.Dir(), c.env, overrides)
+	if err != nil {
+		return cfg, usageError("check it with: lacuna config check", "%w", err)
+	}
+	return cfg, nil
+}
+
+// printConfig prints the values as a config file; in the other formats, as a list.
+func (c *cli) printConfig(entries []config.Entry) error {
+	if c.format != "table" && c.format != "yaml" {
+		return c.print(entries, nil)
+	}
+	values := map[string]string{}
+	for _, e := range entries {
+		values[e.Key] = e.Value
+	}
+	text, err := config.Render(values)
+	if err != nil {
+		return fmt.Errorf("print config: %w", err)
+	}
+	// Each key's comment line is followed by its own line; the origin goes behind that.
+	var out strings.Builder
+	rest := entries
+	for line := range strings.Lines(string(text)) {
+		trimmed := strings.TrimSpace(line)
+		if len(rest) > 0 {
+			_, field, _ := strings.Cut(rest[0].Key, ".")
+			if strings.HasPrefix(trimmed, field+":") && strings.HasPrefix(line, "  ") {
+				line = strings.TrimSuffix(line, "\n") + "  # " + rest[0].Origin + "\n"
+				rest = rest[1:]
+			}
+		}
+		out.WriteString(line)
+	}
+	_, err = c.stdout.Write([]byte(out.String()))
+	return err
+}
+
+// exists reports whether there is something at path.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

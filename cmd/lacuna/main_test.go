@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/lacuna-network/lacuna/node/api"
+	"github.com/lacuna-network/lacuna/node/home"
+)
+
+// TestMain lets the test binary be the command: scripts run it as lacuna, and so do the sandboxes of its jobs.
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"lacuna": main}) }
+
+// clearHomes ends the daemons that a script left running and removes their homes.
+func clearHomes(t *testing.T, dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, e := range entries {
+		h, err := home.At(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		client := api.NewClient(h.Socket())
+		if client.Down(context.Background(), false) == nil {
+			for client.Healthy(context.Background()) == nil { // it ends within its own limits
+				runtime.Gosched()
+			}
+		}
+		client.Close()
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestScripts runs the stories in testdata/script, one file each.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			// The home must be short: a path in it is a socket's.
+			dir, err := os.MkdirTemp("", "lac")
+			if err != nil {
+				return err
+			}
+			e.Defer(func() { clearHomes(t, dir) })
+			e.Setenv("HOMES", dir)
+			e.Setenv("LACUNA_HOME", filepath.Join(dir, "h"))
+			files := receiptFiles(t)
+			files["hello.wasm"], files["fail.wasm"] = module("hello\n", 0), module("bye\n", 7)
+			for i, name := range []string{"key.pem", "other.pem"} {
+				if files[name], err = home.MarshalKey(privateKey(byte(i + 1))); err != nil {
+					return err
+				}
+			}
+			for name, data := range files {
+				if err := os.WriteFile(filepath.Join(e.WorkDir, name), data, 0o644); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	})
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/lacuna-network/lacuna/node"
+	"github.com/lacuna-network/lacuna/node/api"
+	"github.com/lacuna-network/lacuna/node/config"
+	"github.com/lacuna-network/lacuna/node/home"
+)
+
+// peerNode is what up and run need of a node.
+type peerNode interface {
+	Run(ctx context.Context) error
+	Ready() <-chan struct{} // closed when it serves the local API
+}
+
+func newNode(h home.Home, cfg config.Config, log *slog.Logger) (peerNode, error) {
+	return node.New(node.Options{Home: h, Config: cfg, Version: version, Logger: log})
+}
+
+// homeDir returns the home that the flags, the environment or the system's custom name.
+func (c *cli) homeDir() (home.Home, error) {
+	h, err := home.Resolve(c.home, c.env)
+	if err != nil {
+		return h, usageError("", "%w", err)
+	}
+	return h, nil
+}
+
+// env returns a variable of the environment, "" if it is not set.
+func (c *cli) env(name string) string { v, _ := c.getenv(name); return v }
+
+// dial connects to the daemon of the home. Without one, the error wraps
+// [api.ErrNotRunning].
+func (c *cli) dial() (*api.Client, error) {
+	h, err := c.homeDir()
+	if err != nil {
+		return nil, err
+	}
+	socket := h.Socket()
+	if cfg, err := c.config(nil); err == nil && cfg.API.Socket != "" {
+		socket = cfg.API.Socket // a config that does not read stops nobody from asking the daemon that runs
+	}
+	return api.Dial(socket)
+}
+
+func notRunning(err error) bool { return errors.Is(err, api.ErrNotRunning) }
+
+// withNode runs a peer in this process while f runs, then ends it. It returns early if the peer ends by itself.
+func (c *cli) withNode(ctx context.Context, overrides map[string]string, log *slog.Logger, f func(d *api.Client) error) error {
+	h, err := c.homeDir()
+	if err != nil {
+		return err
+	}
+	cfg, err := c.config(overrides)
+	if err != nil {
+		return err
+	}
+	n, err := c.newNode(h, cfg, log)
+	if err != nil {
+		return err
+	}
+	on, cancel := context.WithCancel(context.WithoutCancel(ctx)) // f ends first
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(on) }()
+	select {
+	case <-n.Ready():
+	case err := <-ended:
+		return errors.Join(errors.New("the peer ended before it was ready"), err)
+	case <-ctx.Done():
+		cancel()
+		return errors.Join(ctx.Err(), <-ended)
+	}
+	d, err := c.dial()
+	if err != nil {
+		cancel()
+		return errors.Join(err, <-ended)
+	}
+	done := make(chan error, 1)
+	go func() { done <- f(d) }()
+	select {
+	case err = <-done:
+		cancel()
+		return errors.Join(err, <-ended)
+	case err = <-ended:
+		return errors.Join(fmt.Errorf("the peer ended"), err)
+	}
+}
