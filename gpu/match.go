@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -15,7 +16,7 @@ import (
 // at: a card keeps its name whatever memory it has. The returned Model shares
 // nothing with the registry.
 func Canonical(product string, memBytes uint64) (Model, bool) {
-	rows := byProduct[key(product)]
+	rows := byProduct()[key(product)]
 	if len(rows) == 1 {
 		return models[rows[0]].clone(), true
 	}
@@ -32,7 +33,7 @@ func Canonical(product string, memBytes uint64) (Model, bool) {
 // "A100", none for a name that the registry does not have.
 func Lookup(want string) []Model {
 	var found []Model
-	for _, i := range byName[key(want)] {
+	for _, i := range byName()[key(want)] {
 		found = append(found, models[i].clone())
 	}
 	return found
@@ -41,7 +42,7 @@ func Lookup(want string) []Model {
 // Known reports whether the registry has want as a name, alias, family or
 // product. A name that it does not have can still be met, by a card with that
 // very product string: see [Match].
-func Known(want string) bool { return len(byName[key(want)]) > 0 }
+func Known(want string) bool { return len(byName()[key(want)]) > 0 }
 
 // Match reports whether d is what want asks for. Case, spaces and hyphens do
 // not matter, nor do "NVIDIA", "GeForce", "Tesla" or "AMD" in front; all else
@@ -63,11 +64,11 @@ func Match(want string, d Device) bool {
 	}
 	model, ok := Canonical(name, d.MemBytes)
 	if !ok && d.Name == "" {
-		if rows := byName[key(d.Model)]; len(rows) == 1 {
+		if rows := byName()[key(d.Model)]; len(rows) == 1 {
 			model, ok = models[rows[0]], true
 		}
 	}
-	return ok && slices.ContainsFunc(byName[k], func(i int) bool { return models[i].Name == model.Name })
+	return ok && slices.ContainsFunc(byName()[k], func(i int) bool { return models[i].Name == model.Name })
 }
 
 // maxSimilar is how many names Similar returns at most.
@@ -89,7 +90,7 @@ func Similar(want string) []string {
 		return nil
 	}
 	var guesses []guess
-	for _, name := range displayNames {
+	for _, name := range displayNames() {
 		nk := key(name)
 		d := distance(k, nk)
 		if strings.HasPrefix(nk, k) {
@@ -147,11 +148,15 @@ func key(s string) string {
 	return folded
 }
 
-// The indexes over models, by key; built once, never written again.
+// The indexes over models, by key; built at their first use, never written again.
 var (
-	byProduct    = indexModels(func(m Model) []string { return m.Products })
-	byName       = indexModels(func(m Model) []string { return slices.Concat(list(m.Name), m.Products, m.Aliases, m.Families) })
-	displayNames = listNames()
+	byProduct = sync.OnceValue(func() map[string][]int {
+		return indexModels(func(m Model) []string { return m.Products })
+	})
+	byName = sync.OnceValue(func() map[string][]int {
+		return indexModels(func(m Model) []string { return slices.Concat(list(m.Name), m.Products, m.Aliases, m.Families) })
+	})
+	displayNames = sync.OnceValue(listNames)
 )
 
 func indexModels(names func(Model) []string) map[string][]int {

@@ -125,6 +125,8 @@ func (t *course) offer(o renter.OfferEvent) string {
 func (t *course) award(a renter.AwardEvent) string {
 	text := fmt.Sprintf("%s  %s", t.c.peer(a.Peer), a.Price.PerHour())
 	switch {
+	case a.RunnerUp:
+		text += ", the runner-up, whose offer still stands; success " + percent(a.MeanBP)
 	case a.Offers == 1:
 		text += ", the only offer"
 	case len(a.Cheaper) == 0:

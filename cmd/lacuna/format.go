@@ -7,6 +7,7 @@ import (
 
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/node/strictyaml"
 )
 
 // unknown stands where nothing is known; it is never 0.
@@ -75,7 +76,7 @@ func millis(ms uint64) string {
 	case d < time.Minute:
 		return d.Round(100 * time.Millisecond).String()
 	}
-	return d.Round(time.Second).String()
+	return strictyaml.FormatDuration(d.Round(time.Second))
 }
 
 // millisOf returns a span that may be unknown.

@@ -11,10 +11,16 @@ import (
 
 	"github.com/lacuna-network/lacuna/node/api"
 	"github.com/lacuna-network/lacuna/node/home"
+	"github.com/lacuna-network/lacuna/node/runner/wasm"
 )
 
-// TestMain lets the test binary be the command: scripts run it as lacuna, and so do the sandboxes of its jobs.
-func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"lacuna": main}) }
+// TestMain lets the test binary be the command, which scripts run as lacuna, and the sandbox of the jobs that it runs.
+func TestMain(m *testing.M) {
+	if code, ok := wasm.ChildMain(); ok {
+		os.Exit(code)
+	}
+	testscript.Main(m, map[string]func(){"lacuna": main})
+}
 
 // clearHomes ends the daemons that a script left running and removes their homes.
 func clearHomes(t *testing.T, dir string) {
@@ -46,6 +52,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
+		UpdateScripts:       *update,
 		Setup: func(e *testscript.Env) error {
 			// The home must be short: a path in it is a socket's.
 			dir, err := os.MkdirTemp("", "lac")

@@ -244,10 +244,10 @@ func (c *cli) leaseFields(t *table, l api.LeaseView) {
 	t.field("ended", c.when(l.EndedAt))
 }
 
-// when returns an instant and how long ago it was, "never" for none.
+// when returns an instant and how long ago it was, "not yet" for none.
 func (c *cli) when(t *time.Time) string {
 	if t == nil {
-		return "never"
+		return "not yet"
 	}
 	return t.UTC().Format(timeLayout) + ", " + c.age(*t) + " ago"
 }

@@ -12,7 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lacuna-network/lacuna/attest"
+	"github.com/lacuna-network/lacuna/gpu"
 	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/market/auction"
 	"github.com/lacuna-network/lacuna/node/api"
 	"github.com/lacuna-network/lacuna/node/renter"
 )
@@ -151,14 +153,18 @@ func TestPrintStatus(t *testing.T) {
 	}
 }
 
+func ptr[T any](v T) *T { return &v }
+
 func TestPrintDevices(t *testing.T) {
 	c, stdout, _ := newTestCLI()
-	devices := decode[[]api.DeviceView](t, `[
-		{"id":"GPU-5f1c33d2-91a0-4b1e","name":"NVIDIA GeForce RTX 4090","model":"RTX 4090","class":"nv-24g","mem_bytes":25769803776,
-		 "price_per_gpu_hour_microusd":210000,"state":"leased","lease":"`+attest.Sum([]byte("lease")).String()+`",
-		 "telemetry":{"device":"GPU-5f1c33d2-91a0-4b1e","at":"2026-11-30T12:00:00Z","util_bp":9730,"mem_used_mib":1536,"power_mw":381400,"temp_c":71}},
-		{"id":"SIM-1","name":"A100","model":"A100","class":"nv-40g","simulated":true,"price_per_gpu_hour_microusd":600000,"state":"free","lease":null,"telemetry":null}]`)
-	if err := c.printDevices(devices); err != nil {
+	lease := attest.Sum([]byte("lease"))
+	err := c.printDevices([]api.DeviceView{
+		{ID: market.NewDeviceID(key(2), "GPU-1"), Name: "NVIDIA GeForce RTX 4090", Model: "RTX 4090", Class: "nv-24g", MemBytes: ptr(uint64(24 << 30)),
+			Price: 210_000, State: "leased", Lease: &lease, Telemetry: &gpu.Sample{UtilBP: ptr(uint64(9_730)), MemUsedMiB: ptr(uint64(1_536)),
+				PowerMW: ptr(uint64(381_400)), TempC: ptr(uint64(71))}},
+		{ID: market.NewDeviceID(key(2), "SIM-1"), Name: "A100", Model: "A100", Class: "nv-40g", Simulated: true, Price: 600_000, State: "free"},
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "devices.table", stdout.String())
@@ -168,11 +174,82 @@ func TestPrintAsks(t *testing.T) {
 	c, stdout, _ := newTestCLI()
 	asks := decode[[]api.AskView](t, `[
 		{"peer":"`+key(2).String()+`","lots":[{"model":"RTX 4090","class":"nv-24g","mem_bytes":25769803776,"count":2,"free":1,"price_per_gpu_hour_microusd":210000}],
-		 "place":{"continent":"eu","country":"de"},"tiers":["silver","bronze"],"workloads":["wasm"],"expires_at":"2026-11-30T12:30:00Z","agent":"lacuna/0.1.0","addrs":[],"score_bp":8140,"self":false},
+		 "place":"eu/de","tiers":["silver","bronze"],"workloads":["wasm"],"expires_at":"2026-11-30T12:30:00Z","agent":"lacuna/0.1.0","addrs":[],"score_bp":8140,"self":false},
 		{"peer":"`+key(3).String()+`","lots":[{"model":"CPU","class":"cpu","count":4,"free":4,"price_per_gpu_hour_microusd":10000,"simulated":true}],
-		 "place":{},"tiers":["bronze"],"workloads":["wasm"],"expires_at":"2026-11-30T12:00:10Z","agent":"lacuna/0.1.0","addrs":[],"score_bp":null,"self":true}]`)
+		 "place":null,"tiers":["bronze"],"workloads":["wasm"],"expires_at":"2026-11-30T12:00:10Z","agent":"lacuna/0.1.0","addrs":[],"score_bp":null,"self":true}]`)
 	if err := c.printAsks(asks); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "asks.table", stdout.String())
+}
+
+func TestPrintAuctions(t *testing.T) {
+	c, stdout, _ := newTestCLI()
+	offer := func(peer byte, price market.MicroUSD, mean uint64, excluded string) api.OfferView {
+		return api.OfferView{Peer: key(peer), Price: price, MeanBP: mean, Theta: 20, Score: auction.Score(price, 20, mean), Kept: excluded == "", Excluded: excluded}
+	}
+	won := api.AuctionView{Bid: attest.Sum([]byte("bid")), WindowMS: 1000, TookMS: 1003, ClosedBy: "window", Heard: 5, MaxPrice: market.USD,
+		Offers:       []api.OfferView{offer(2, 210_000, 9_730, ""), offer(3, 150_000, 8_000, ""), offer(4, 1_900_000, 8_000, "price_above_limit")},
+		Declines:     []api.DeclineView{{Peer: key(5), Failures: []market.Failure{{Reason: market.VRAMTooSmall, Wanted: "16GiB", Available: "12GiB"}}}},
+		DeclineCount: 3, Award: &api.WinnerView{Peer: key(2), Price: 210_000}, Recomputed: true}
+	lost := api.AuctionView{Bid: attest.Sum([]byte("next")), WindowMS: 250, TookMS: 250, ClosedBy: "window", ReferencePrice: ptr(market.MicroUSD(200_000)),
+		Offers: []api.OfferView{offer(3, 150_000, 8_000, "")}, Refusals: []api.DeclineView{{Peer: key(3), Failures: []market.Failure{{Reason: market.Sold, Wanted: "1 devices", Available: "taken by another award"}}}},
+		Failed: []attest.Key{key(4)}, RecomputeError: "offer of x could win, but nobody did"}
+	if err := c.printAuctions([]api.AuctionView{won, lost}); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "auctions.table", stdout.String())
+}
+
+func testLease() api.LeaseView {
+	return api.LeaseView{ID: attest.Sum([]byte("lease")), Role: "provider", State: "done", Renter: key(1), Provider: key(2), Models: []string{"RTX 4090", "RTX 4090"},
+		Tier: "silver", Price: 210_000, Budget: market.USD, DurationMS: 3_600_000, Simulated: true, AwardedAt: now.Add(-5 * time.Minute),
+		ReadyAt: ptr(now.Add(-4 * time.Minute)), Receipts: 6, Acknowledged: 5, RanMS: 60_000, Due: 3_500, Vouched: 2_900,
+		Outcome: &api.OutcomeView{Code: "limit", Reason: "memory_limit", Signers: 1}}
+}
+
+func TestPrintLeases(t *testing.T) {
+	c, stdout, _ := newTestCLI()
+	rented := testLease()
+	rented.Role, rented.State, rented.Reason = "renter", "failed", "memory_limit"
+	if err := c.printLeases([]api.LeaseView{testLease(), rented}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.print(nil, func(t *table) { c.leaseFields(t, testLease()) }); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "leases.table", stdout.String())
+}
+
+func TestPrintReceipts(t *testing.T) {
+	c, stdout, _ := newTestCLI()
+	measured := api.ReceiptView{Seq: 1, ID: attest.Sum([]byte("1")), State: "running", T0: now, T1: now.Add(10 * time.Second), RanMS: ptr(uint64(10_000)),
+		Units: map[string]uint64{"billable_device_ms": 10_000, "energy_mj": 3_351_200}, Telemetry: map[string]uint64{"util_avg_bp": 9_510, "temp_max_c": 66},
+		Cost: 583, Total: 583, Acknowledged: true}
+	bare := api.ReceiptView{Seq: 2, ID: attest.Sum([]byte("2")), State: "final", T0: now, T1: now.Add(1400 * time.Millisecond), Cost: 81, Total: 664}
+	if err := c.printReceipts([]api.ReceiptView{measured, bare}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []api.ReceiptView{measured, bare} {
+		if err := c.print(r, func(t *table) { c.receiptFields(t, r) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden(t, "receipts.table", stdout.String())
+}
+
+func TestPrintReputation(t *testing.T) {
+	c, stdout, _ := newTestCLI()
+	lease := attest.Sum([]byte("lease"))
+	r := api.ReputationView{Peer: key(2), ScoreBP: 4_630, QuantileBP: 4_630, ShortBP: 5_120, MeanBP: 9_730, Prior: api.PriorView{FirstLeases: 4, OK: 3, BP: 7_750},
+		S: "12.345", F: "0.500", Terms: []api.TermView{
+			{At: now.Add(-26 * time.Hour), What: "lease_done", OK: true, Value: 3_500, DecayBP: 9_886, Raw: "7.000", Capped: "5.000", Decayed: "4.943", Lease: &lease},
+			{At: now.Add(-time.Hour), What: "lost", Value: 200, DecayBP: 10_000, Raw: "0.500", Capped: "0.500", Decayed: "0.500"}}}
+	if err := c.printReputations([]api.ReputationView{r}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.printReputation(r, true); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "reputation.table", stdout.String())
 }

@@ -132,7 +132,7 @@ func (c *cli) receiptFields(t *table, r api.ReceiptView) {
 	t.field("ran", millisOf(r.RanMS))
 	t.field("cost", fmt.Sprintf("%s, %s in all", r.Cost, r.Total))
 	t.field("accepted", map[bool]string{true: "yes, by a voucher", false: "not yet"}[r.Acknowledged])
-	t.field("used", counters(r.Units))
+	t.field("used", note(counters(r.Units), unknown))
 	t.field("sensors", note(counters(r.Telemetry), unknown))
 }
 

@@ -62,7 +62,7 @@ func (c *cli) printReputations(all []api.ReputationView) error {
 func (c *cli) printReputation(r api.ReputationView, explain bool) error {
 	return c.print(r, func(t *table) {
 		t.field("peer", r.Peer.String())
-		t.field("score", fmt.Sprintf("%s, the lower of two: %s is fairly sure over all, %s over the recent", percent(r.ScoreBP), percent(r.QuantileBP), percent(r.ShortBP)))
+		t.field("score", fmt.Sprintf("%s, what is fairly sure: the lower of %s by all evidence and %s by the recent", percent(r.ScoreBP), percent(r.QuantileBP), percent(r.ShortBP)))
 		t.field("success", fmt.Sprintf("%s, the mean that auctions weigh prices with", percent(r.MeanBP)))
 		t.field("strangers", fmt.Sprintf("%d of this node's first %d leases went well, so that a stranger counts %s", r.Prior.OK, r.Prior.FirstLeases, percent(r.Prior.BP)))
 		t.field("evidence", fmt.Sprintf("good %s, bad %s", r.S, r.F))

@@ -219,12 +219,15 @@ func lastError(path string, from int64) string {
 	if err != nil || int64(len(data)) <= from {
 		return "it ended without a word"
 	}
-	text := bytes.TrimSpace(data[from:])
-	if i := bytes.LastIndex(text, []byte("error: ")); i >= 0 {
-		text = text[i+len("error: "):]
-		if before, _, ok := bytes.Cut(text, []byte("\nhint:")); ok {
-			text = before
+	text := append([]byte("\n"), bytes.TrimSpace(data[from:])...)
+	for _, mark := range []string{"\nfatal error: ", "\npanic: "} { // a crash is followed by its stack
+		if _, after, ok := bytes.Cut(text, []byte(mark)); ok {
+			line, _, _ := bytes.Cut(after, []byte("\n"))
+			return "it crashed: " + string(line)
 		}
+	}
+	if i := bytes.LastIndex(text, []byte("\nerror: ")); i >= 0 {
+		text, _, _ = bytes.Cut(text[i+len("\nerror: "):], []byte("\nhint:"))
 		return string(text)
 	}
 	return string(text[bytes.LastIndexByte(text, '\n')+1:])

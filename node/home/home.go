@@ -90,14 +90,26 @@ func (h Home) Dir() string { return h.dir }
 
 func (h Home) path(name string) string { return filepath.Join(h.dir, name) }
 
-// Paths of what lies in the home.
+// ConfigFile returns the path of what the owner set.
 func (h Home) ConfigFile() string { return h.path("config.yaml") }
-func (h Home) StoreDir() string   { return h.path("store") }
-func (h Home) BlobsDir() string   { return h.path("blobs") }
-func (h Home) JobsDir() string    { return h.path("jobs") }
-func (h Home) CacheDir() string   { return h.path("cache") }
-func (h Home) LogFile() string    { return h.path("daemon.log") }
-func (h Home) PeersFile() string  { return h.path("peers.json") }
+
+// StoreDir returns the folder of the store.
+func (h Home) StoreDir() string { return h.path("store") }
+
+// BlobsDir returns the folder of content-addressed files.
+func (h Home) BlobsDir() string { return h.path("blobs") }
+
+// JobsDir returns the folder of the jobs that run here.
+func (h Home) JobsDir() string { return h.path("jobs") }
+
+// CacheDir returns the folder of what can be made again.
+func (h Home) CacheDir() string { return h.path("cache") }
+
+// LogFile returns the path of the log of a daemon in the background.
+func (h Home) LogFile() string { return h.path("daemon.log") }
+
+// PeersFile returns the path of the known peers.
+func (h Home) PeersFile() string { return h.path("peers.json") }
 
 // Exists reports whether the folder is there.
 func (h Home) Exists() bool {

@@ -14,10 +14,18 @@ type credit struct {
 	due     map[attest.Key]market.MicroUSD // over all leases of a renter
 	days    map[string]market.MicroUSD     // UTC day → due by never-settled keys
 	devices map[attest.Key]int             // devices in use
+	running map[attest.Digest]running      // by lease: the interval that runs and is not due yet
+}
+
+// running is an interval under way, at its full price.
+type running struct {
+	renter attest.Key
+	cost   market.MicroUSD
 }
 
 func newCredit() *credit {
-	return &credit{due: map[attest.Key]market.MicroUSD{}, days: map[string]market.MicroUSD{}, devices: map[attest.Key]int{}}
+	return &credit{due: map[attest.Key]market.MicroUSD{}, days: map[string]market.MicroUSD{}, devices: map[attest.Key]int{},
+		running: map[attest.Digest]running{}}
 }
 
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
@@ -39,22 +47,36 @@ func (c *credit) use(renter attest.Key, devices int) {
 	}
 }
 
-// position returns where a renter stands, without the lease that asks.
-func (c *credit) position(renter attest.Key, now time.Time) ledger.Position {
+// position returns where a renter stands. The running intervals of all leases but one count as due.
+func (c *credit) position(renter attest.Key, but attest.Digest, now time.Time) ledger.Position {
 	p := ledger.Position{Due: c.due[renter], TrialToday: c.days[day(now)]}
 	for _, n := range c.devices {
 		p.TrialDevices += n
 	}
+	for lease, r := range c.running {
+		if lease == but {
+			continue
+		}
+		p.TrialToday += r.cost
+		if r.renter == renter {
+			p.Due += r.cost
+		}
+	}
 	return p
 }
 
-// admit holds the next interval of a tenancy against both gates and the renter's own budget. It returns nil or why not.
+// admit holds the next interval of a tenancy against both gates. It returns nil, and counts the interval as running, or
+// why not.
 func (p *Provider) admit(t *tenancy, now time.Time) *ledger.Refusal {
 	due, vouched := t.amounts()
 	next := t.lease.IntervalCost() + 1 // the interval may be a millisecond longer than planned
 	p.mu.Lock()
-	pos := p.credit.position(t.lease.Renter, now)
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	pos := p.credit.position(t.lease.Renter, t.id, now)
 	pos.Lease, pos.LeaseDue, pos.Vouched, pos.Next = t.lease, due, vouched, next
-	return p.o.Policy.Limits.Admit(pos)
+	refusal := p.o.Policy.Limits.Admit(pos)
+	if refusal == nil {
+		p.credit.running[t.id] = running{t.lease.Renter, next}
+	}
+	return refusal
 }

@@ -76,6 +76,7 @@ func (t *tenancy) leave() {
 	t.p.mu.Lock()
 	t.p.plan.Release(t.id)
 	t.p.credit.use(t.lease.Renter, -len(t.lease.Devices))
+	delete(t.p.credit.running, t.id)
 	void := t.rec.State == market.Void
 	if void {
 		delete(t.p.tenancies, t.id)
@@ -233,8 +234,8 @@ func (t *tenancy) meterUntilEnd(ctx context.Context, proc runner.Process, m *met
 	snap := time.NewTicker(snapshotCheck)
 	defer snap.Stop()
 	defer snaps.close()
-	var patience <-chan time.Time // set while the job stands still for want of vouchers
-	var changed <-chan struct{}
+	// patience is set while the job stands still for want of vouchers; changed then tells when one may have come.
+	patience, changed := t.gate(proc, m, nil)
 	kill := func(c stopCause) *stopCause {
 		proc.Kill(c.reason)
 		<-proc.Done()
@@ -373,6 +374,7 @@ func (m *metering) cut(state receipt.State, out *attest.Digest) error {
 	}
 	t.p.mu.Lock()
 	t.p.credit.add(t.lease.Renter, after-before, time.Now())
+	delete(t.p.credit.running, t.id) // until the gates admit the next one
 	t.p.mu.Unlock()
 	t.p.metrics.receipts.Inc()
 	t.update(func() { t.tail = next })

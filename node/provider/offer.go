@@ -179,7 +179,7 @@ func (p *Provider) forget(now time.Time) {
 func (p *Provider) creditFails(renter attest.Key, devices int, price market.MicroUSD, b market.Bid, now time.Time) []market.Failure {
 	next := market.DueFor(price, devices, time.Duration(b.IntervalMS)*time.Millisecond)
 	l := market.Lease{Price: price, Devices: make([]market.DeviceID, devices), IntervalMS: b.IntervalMS, SurviveMS: b.IntervalMS}
-	pos := p.credit.position(renter, now)
+	pos := p.credit.position(renter, attest.Digest{}, now)
 	pos.Lease, pos.Next, pos.TrialDevices = l, next, pos.TrialDevices+devices
 	if r := p.o.Policy.Limits.Admit(pos); r != nil && r.Gate == ledger.MoneyGate {
 		return []market.Failure{{Reason: market.CreditExceeded, Wanted: next.String() + " of credit", Available: clip(r.Reason)}}

@@ -119,14 +119,13 @@ func (t *tenancy) takeVoucher(e attest.Envelope) error {
 	t.mu.Lock()
 	tail, last := t.tail, t.voucher
 	t.mu.Unlock()
-	if last != nil && v.Seq <= last.Seq {
-		return nil // late or repeated
-	}
 	acked, ack, err := t.usageAt(v.AckSeq, tail)
 	if err != nil {
 		return err
 	}
-	if err := market.CheckVoucher(v, t.lease, t.id, acked, ack, last); err != nil {
+	if err := market.CheckVoucher(v, t.lease, t.id, acked, ack, last); errors.Is(err, market.ErrStale) {
+		return nil // late or repeated
+	} else if err != nil {
 		return err
 	}
 	if err := t.p.o.Store.AppendVoucher(t.id, v.Seq, e); err != nil {

@@ -17,6 +17,8 @@ const (
 	lostAfter    = 30 * time.Second // of silence, while nobody knows whether the provider lives
 	redialPause  = 500 * time.Millisecond
 	stopPatience = 15 * time.Second // how long a provider may take to end a job on request
+	quietAfter   = 2 * time.Second  // without a heartbeat, which come each second, the provider is looked for
+	quietCheck   = 250 * time.Millisecond
 )
 
 // leaseEnd is how a lease came to its end in the renter's eyes.
@@ -39,7 +41,6 @@ func (r *Renter) attend(ctx context.Context, t *task, h *hire) leaseEnd {
 		}
 	}()
 	a := &attendance{r: r, t: t, h: h, heard: time.Now(), base: r.totalsBefore(t, h)}
-	silent := false
 	for {
 		end, err := a.session(ctx)
 		if end != nil {
@@ -49,13 +50,7 @@ func (r *Renter) attend(ctx context.Context, t *task, h *hire) leaseEnd {
 			return leaseEnd{detached: true}
 		}
 		r.log.Debug("work stream broke", "lease", h.id.Short(), "err", err)
-		if !silent {
-			silent = true
-			t.emit(Event{Kind: EvSilence, Note: "the provider is not heard; trying to reach it again"})
-		}
-		if a.progress {
-			silent, a.progress = false, false
-		}
+		a.noteSilence()
 		switch live := r.o.Host.Probe(ctx, h.provider, r.recordAddrs(h.id)); {
 		case live == p2p.Gone:
 			return leaseEnd{move: true, code: market.CodeLost, reason: "provider_gone"}
@@ -124,8 +119,8 @@ type attendance struct {
 	t         *task
 	h         *hire
 	base      totals
-	heard     time.Time // last frame
-	progress  bool      // something came since the last break
+	heard     time.Time // last frame, heartbeats with the rest
+	silent    bool      // it was said that the provider is not heard
 	ckptDone  uint64    // number of the last checkpoint stored
 	result    *work.Result
 	outputs   chan error // result of fetching the outputs; nil until the result came
@@ -145,6 +140,7 @@ func (a *attendance) session(ctx context.Context) (*leaseEnd, error) {
 		return nil, err
 	}
 	defer s.Close()
+	defer func() { a.heard = s.Heard() }()
 	if err := s.Send(work.Frame{Start: a.startFrame()}); err != nil {
 		return nil, err
 	}
@@ -169,7 +165,10 @@ func (a *attendance) session(ctx context.Context) (*leaseEnd, error) {
 		}
 	}()
 	ckpts := make(chan *Checkpoint, 1)
-	fetching := false
+	gone := make(chan bool, 1)
+	quiet := time.NewTicker(quietCheck)
+	defer quiet.Stop()
+	fetching, looking := false, false
 	var waiting *work.Checkpoint // the newest that is not being fetched yet
 	for {
 		a.t.mu.Lock()
@@ -214,8 +213,20 @@ func (a *attendance) session(ctx context.Context) (*leaseEnd, error) {
 					return nil, err
 				}
 			}
+		case <-quiet.C:
+			if looking || time.Since(s.Heard()) < quietAfter {
+				continue
+			}
+			looking = true
+			go func() { gone <- r.o.Host.Probe(ctx, h.provider, r.recordAddrs(h.id)) == p2p.Gone }() // ends with ctx
+		case is := <-gone:
+			looking = false
+			if is {
+				a.noteSilence()
+				return &leaseEnd{move: true, code: market.CodeLost, reason: "provider_gone"}, nil
+			}
 		case f := <-frames:
-			a.heard, a.progress = time.Now(), true
+			a.silent = false
 			if f.Checkpoint != nil {
 				waiting = f.Checkpoint
 				continue
@@ -224,6 +235,14 @@ func (a *attendance) session(ctx context.Context) (*leaseEnd, error) {
 				return end, err
 			}
 		}
+	}
+}
+
+// noteSilence says, once for each silence, that the provider is not heard.
+func (a *attendance) noteSilence() {
+	if !a.silent {
+		a.silent = true
+		a.t.emit(Event{Kind: EvSilence, Note: "the provider is not heard; trying to reach it again"})
 	}
 }
 

@@ -158,6 +158,7 @@ type AwardEvent struct {
 	Declines  int             `json:"declines"`
 	RunnersUp []attest.Key    `json:"runners_up"`
 	AuctionMS uint64          `json:"auction_ms"`
+	RunnerUp  bool            `json:"runner_up,omitempty"` // its offer of an earlier auction still stood
 	// Cheaper names the acceptable offers with a lower price that did not win, for their lower success rate.
 	Cheaper []attest.Key `json:"cheaper,omitempty"`
 }

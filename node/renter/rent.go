@@ -195,7 +195,9 @@ func (r *Renter) awardStanding(ctx context.Context, t *task, work prepared, stan
 		}
 		if h != nil {
 			rest := standing[i+1:]
-			t.emit(Event{Kind: EvAward, Award: awardEvent(h, e, 0, len(standing), 0, rest)})
+			ev := awardEvent(h, e, auction.Theta(t.snapshot().Spec), len(standing), 0, rest)
+			ev.RunnerUp = true
+			t.emit(Event{Kind: EvAward, Award: ev})
 			return h, rest, nil
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lacuna-network/lacuna/attest"
@@ -42,13 +43,15 @@ type Session struct {
 	beat   chan struct{} // closed when the heartbeat's goroutine is gone
 	write  chan struct{} // holds one token while a frame is written; unlike a mutex it can be waited for with ctx
 	once   sync.Once     // the stream is closed or reset once
+	begun  time.Time
+	heard  atomic.Int64 // ns from begun until the last frame came in
 }
 
 // NewSession returns a session over s and starts its heartbeat. The session ends with ctx; the caller must end it with
 // [Session.Close] or [Session.Abort] in any case.
 func NewSession(ctx context.Context, s Stream) *Session {
 	ctx, end := context.WithCancelCause(ctx)
-	w := &Session{stream: s, ctx: ctx, end: end, beat: make(chan struct{}), write: make(chan struct{}, 1)}
+	w := &Session{stream: s, ctx: ctx, end: end, beat: make(chan struct{}), write: make(chan struct{}, 1), begun: time.Now()}
 	// A Send or Recv that waits returns when the stream is reset; after Close this does nothing.
 	context.AfterFunc(ctx, w.reset)
 	go w.heartbeat()
@@ -60,6 +63,10 @@ func (s *Session) Peer() attest.Key { return s.stream.Peer() }
 
 // Done returns a channel that is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
+
+// Heard returns when the last frame came in, heartbeats with the rest; before the first one, when the session began. It
+// moves on only while somebody calls Recv.
+func (s *Session) Heard() time.Time { return s.begun.Add(time.Duration(s.heard.Load())) }
 
 // Send writes one frame. It waits for frames that are being sent, and for the other side to read, at most
 // [WriteTimeout] per frame. A frame that Validate refuses, or that is too large, is not sent and leaves the session
@@ -111,7 +118,9 @@ func (s *Session) Recv() (Frame, error) {
 			return Frame{}, s.fail(fmt.Errorf("receive: %w", io.ErrUnexpectedEOF))
 		case err != nil:
 			return Frame{}, s.fail(fmt.Errorf("receive: %w", err))
-		case f.Ping == nil:
+		}
+		s.heard.Store(int64(time.Since(s.begun)))
+		if f.Ping == nil {
 			return f, nil
 		}
 	}
