@@ -24,7 +24,7 @@ type Spec struct {
 	MemBytes    uint64            `json:"memory_bytes"`
 	DiskBytes   uint64            `json:"disk_bytes"`
 	LogBytes    uint64            `json:"log_bytes"`
-	Tier        Tier              `json:"tier"`
+	Tier        Tier              `json:"tier,omitzero"`
 	MaxPrice    MicroUSD          `json:"max_price_per_gpu_hour_microusd"`
 	Budget      MicroUSD          `json:"budget_microusd"`
 	Duration    time.Duration     `json:"duration_ns"`

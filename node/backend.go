@@ -183,7 +183,7 @@ func (n *Node) asks(ctx context.Context, f api.AskFilter, found func(api.AskView
 		scores[r.Peer] = r.Score.ScoreBP
 	}
 	show := func(a market.Ask) error {
-		a.Lots = lotsFor(a.Lots, f)
+		a.Lots = lotsFor(a.Lots, f, n.host.Testnet())
 		if len(a.Lots) == 0 || !a.Place.Within(f.Place) {
 			return nil
 		}
@@ -216,10 +216,13 @@ func hasClass(a market.Ask, class string) bool {
 }
 
 // lotsFor returns the lots that fit a filter.
-func lotsFor(lots []market.Lot, f api.AskFilter) []market.Lot {
+func lotsFor(lots []market.Lot, f api.AskFilter, testnet bool) []market.Lot {
 	var out []market.Lot
 	for _, l := range lots {
 		d := gpu.Device{Name: l.Model, Model: l.Model, MemBytes: l.MemBytes}
+		if l.Simulated && !testnet {
+			continue // no honest peer sells it here
+		}
 		if (f.Class == "" || l.Class == f.Class) && (f.Model == "" || gpu.Match(f.Model, d)) && (f.MaxPrice == 0 || l.Price <= f.MaxPrice) {
 			out = append(out, l)
 		}

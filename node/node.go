@@ -23,6 +23,7 @@ import (
 
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/attest/reputation"
+	"github.com/lacuna-network/lacuna/gpu"
 	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/market/ledger"
 	"github.com/lacuna-network/lacuna/node/api"
@@ -163,8 +164,8 @@ func (n *Node) openHome() error {
 		return err
 	}
 	n.onRelease("store", n.store.Close)
-	for _, lost := range n.store.Lost() {
-		n.log.Error("a record that was written is gone; what it proved cannot be proved any more", "record", lost.String())
+	if err := n.abandonLeases(); err != nil {
+		return err
 	}
 	if n.files, err = blob.OpenStore(h.BlobsDir()); err != nil {
 		return err
@@ -199,10 +200,18 @@ func (n *Node) openNetwork() (err error) {
 		return err
 	}
 	n.onRelease("gossip", n.bids.Close)
-	if n.blobs, err = blob.New(blob.Options{Host: n.host, Store: n.files, Logger: n.log, Registerer: n.registry, Allow: n.allowBlob}); err != nil {
+	if n.blobs, err = blob.New(blob.Options{Host: n.host, Store: n.files, Logger: n.log, Registerer: n.registry,
+		Allow: n.allowBlob, Sent: func(peer attest.Key, d attest.Digest, bytes uint64) { <-n.wired; n.renter.BlobSent(peer, d, bytes) }}); err != nil {
 		return err
 	}
 	n.onRelease("blobs", func() error { n.blobs.Close(); return nil })
+	if p := n.host.Profile(); p == p2p.Hub || p == p2p.Testnet {
+		stop, err := n.bids.Relay(hubTopics(n.o.Config.Provide.Place)...)
+		if err != nil {
+			return err
+		}
+		n.onRelease("relay of bids", func() error { stop(); return nil })
+	}
 	o := deal.Options{Host: n.host, Logger: n.log, Registerer: n.registry,
 		Answer: func(ctx context.Context, from attest.Key, e attest.Envelope) deal.Code {
 			<-n.wired
@@ -225,6 +234,15 @@ func (n *Node) openNetwork() (err error) {
 	}
 	n.onRelease("deals", func() error { n.deal.Close(); return nil })
 	return nil
+}
+
+// hubTopics are all topics of a hub's place: it passes on bids that it cannot serve itself.
+func hubTopics(place market.Place) []bids.Topic {
+	var topics []bids.Topic
+	for _, class := range gpu.Classes() {
+		topics = append(topics, bids.TopicsFor(class, place)...)
+	}
+	return topics
 }
 
 // bidsPerMinute is how many bids one renter may announce; a test network is there to be filled with jobs.
@@ -276,7 +294,7 @@ func (n *Node) openTrade() (err error) {
 		return err
 	}
 	n.provider, err = provider.New(provider.Options{Signer: n.signer, Network: name, Agent: "lacuna/" + n.o.Version, Policy: provider.Policy{
-		Price: n.devices.price, Place: n.devices.place, Tiers: c.Provide.Tiers, MaxDuration: c.Provide.MaxDuration, Notice: c.Provide.Notice,
+		Price: n.devices.price, Place: n.devices.place, Workloads: c.Provide.Workloads, Tiers: c.Provide.Tiers, Sample: c.Telemetry.Sample, MaxDuration: c.Provide.MaxDuration, Notice: c.Provide.Notice,
 		HostMem: c.Provide.MaxMemBytes, Limits: limits(name, c.Provide)},
 		Devices: n.devices, Runner: run, Engine: Engine, Store: n.store, Host: n.host, Find: n.find, Deal: n.deal, Blobs: n.blobs, Files: n.files,
 		JobsDir: filepath.Join(n.o.Home.JobsDir(), "leased"), Logger: n.log, Registerer: n.registry})

@@ -80,6 +80,7 @@ func (t *course) jobState(j renter.Job, say func(what, format string, args ...an
 	case renter.JobStarting:
 		t.screen.status("inputs are on their way")
 	case renter.JobRunning:
+		t.screen.status("")
 		where := ""
 		if j.Provider != nil {
 			where = " at " + t.c.peer(*j.Provider)

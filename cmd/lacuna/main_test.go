@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 	"github.com/lacuna-network/lacuna/node/api"
 	"github.com/lacuna-network/lacuna/node/home"
 	"github.com/lacuna-network/lacuna/node/runner/wasm"
+	"github.com/lacuna-network/lacuna/node/testnet"
 )
 
 // TestMain lets the test binary be the command, which scripts run as lacuna, and the sandbox of the jobs that it runs.
@@ -33,6 +35,9 @@ func clearHomes(t *testing.T, dir string) {
 		if err != nil {
 			t.Error(err)
 			continue
+		}
+		if err := testnet.Down(h.Dir()); err != nil && !errors.Is(err, testnet.ErrNoNet) {
+			t.Error(err)
 		}
 		client := api.NewClient(h.Socket())
 		if client.Down(context.Background(), false) == nil {
@@ -63,7 +68,8 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HOMES", dir)
 			e.Setenv("LACUNA_HOME", filepath.Join(dir, "h"))
 			files := receiptFiles(t)
-			files["hello.wasm"], files["fail.wasm"] = module("hello\n", 0), module("bye\n", 7)
+			files["hello.wasm"], files["fail.wasm"] = module("hello\n", exit(0)), module("bye\n", exit(7))
+			files["loop.wasm"] = module("round\n", forever())
 			for i, name := range []string{"key.pem", "other.pem"} {
 				if files[name], err = home.MarshalKey(privateKey(byte(i + 1))); err != nil {
 					return err

@@ -26,6 +26,10 @@ func (r Role) String() string {
 	return "unknown"
 }
 
+// Abandoned is the reason of a lease that this side gave up because it may have signed something on it that it no longer
+// has. Nothing is signed on it again, not even an outcome.
+const Abandoned = "abandoned"
+
 // Record is what one side keeps of a lease, beside its receipts, vouchers and outcomes. It is written before what it
 // says is sent.
 type Record struct {

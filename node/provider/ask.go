@@ -126,7 +126,7 @@ func (p *Provider) buildAsk(now time.Time) (market.Ask, bool, error) {
 	}
 	p.askSeq = max(p.askSeq+1, uint64(now.UnixMilli())) // rises across restarts too
 	ask := market.Ask{Version: 1, Provider: p.o.Signer.Key(), Seq: p.askSeq, IssuedAt: now.UnixMilli(),
-		ExpiresAt: now.Add(askLife).UnixMilli(), Lots: lots, Place: p.o.Policy.Place, Workloads: []market.Workload{market.WASM},
+		ExpiresAt: now.Add(askLife).UnixMilli(), Lots: lots, Place: p.o.Policy.Place, Workloads: p.o.Policy.Workloads,
 		Tiers: p.o.Policy.Tiers, Addrs: p.o.Host.Addrs(), Agent: p.o.Agent}
 	if len(ask.Addrs) > 16 {
 		ask.Addrs = ask.Addrs[:16]

@@ -20,7 +20,6 @@ import (
 )
 
 const (
-	sampleEvery   = time.Second      // telemetry
 	unpaidPause   = 10 * time.Second // how long a job stands still for want of vouchers before it ends
 	snapshotCheck = 100 * time.Millisecond
 )
@@ -229,7 +228,7 @@ func causeOf(r runner.Result) stopCause {
 func (t *tenancy) meterUntilEnd(ctx context.Context, proc runner.Process, m *metering, snaps *snapshots) *stopCause {
 	interval := time.NewTicker(t.lease.Interval())
 	defer interval.Stop()
-	sample := time.NewTicker(sampleEvery)
+	sample := time.NewTicker(t.p.o.Policy.Sample)
 	defer sample.Stop()
 	snap := time.NewTicker(snapshotCheck)
 	defer snap.Stop()

@@ -92,7 +92,7 @@ func (p *Provider) decide(id attest.Digest, b market.Bid, now time.Time) (attest
 		return p.decline(id, []market.Failure{{Reason: market.Unreadable, Wanted: "devices", Available: "cannot be read"}}, now)
 	}
 	chosen, fails := match.Fit(b, match.Seller{Devices: devices, Free: free, Place: p.o.Policy.Place,
-		Workloads: []market.Workload{market.WASM}, Tiers: p.o.Policy.Tiers, HostMemBytes: p.o.Policy.HostMem,
+		Workloads: p.o.Policy.Workloads, Tiers: p.o.Policy.Tiers, HostMemBytes: p.o.Policy.HostMem,
 		MaxDuration: p.o.Policy.MaxDuration, Notice: p.o.Policy.Notice, Stopping: p.draining})
 	if len(fails) == 0 {
 		fails = p.creditFails(b.Renter, len(chosen), p.priceOf(chosen), b, now)

@@ -56,10 +56,12 @@ type Devices interface {
 type Policy struct {
 	Price       func(gpu.Device) market.MicroUSD // lowest price per device and hour; 0 = not for sale
 	Place       market.Place
-	Tiers       []market.Tier
-	MaxDuration time.Duration // longest job taken in; 0 = no limit
-	Notice      time.Duration // longest grace given; 0 = any
-	HostMem     uint64        // main memory for one job in bytes; 0 = no limit
+	Workloads   []market.Workload // nil = WASM
+	Tiers       []market.Tier     // nil = silver and bronze
+	Sample      time.Duration     // between readings of a leased device; 0 = 1 s
+	MaxDuration time.Duration     // longest job taken in; 0 = no limit
+	Notice      time.Duration     // longest grace given; 0 = any
+	HostMem     uint64            // main memory for one job in bytes; 0 = no limit
 	Limits      ledger.Limits
 	Firm        time.Duration // how long an offer binds
 	ClaimWindow time.Duration // how long the outcome waits for a renter that is away
@@ -132,6 +134,10 @@ func New(o Options) (*Provider, error) {
 	}
 	setDefault(&o.Policy.Firm, time.Minute)
 	setDefault(&o.Policy.ClaimWindow, time.Minute)
+	setDefault(&o.Policy.Sample, time.Second)
+	if len(o.Policy.Workloads) == 0 {
+		o.Policy.Workloads = []market.Workload{market.WASM}
+	}
 	if len(o.Policy.Tiers) == 0 {
 		o.Policy.Tiers = []market.Tier{market.Silver, market.Bronze}
 	}

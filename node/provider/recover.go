@@ -30,7 +30,7 @@ func (p *Provider) recover(ctx context.Context) error {
 		if err := attest.Unmarshal(value, &rec); err != nil {
 			return fmt.Errorf("lease %s: %w", id.Short(), err)
 		}
-		if rec.Role != ledger.Provider {
+		if rec.Role != ledger.Provider || rec.Reason == ledger.Abandoned {
 			return nil
 		}
 		t, err := p.load(id, rec)

@@ -114,7 +114,7 @@ func (r *Renter) awardTo(ctx context.Context, t *task, work prepared, e auction.
 	if err := r.saveRecord(h.id, rec); err != nil {
 		return nil, nil, err
 	}
-	stop := r.serve(l.Provider, blobs) // the provider may ask before we have read its answer
+	stop := r.serve(t.inputsFor(l.Provider, terms, blobs)) // the provider may ask before we have read its answer
 	ctx, cancel := context.WithTimeout(ctx, awardTimeout)
 	defer cancel()
 	answer, err := r.o.Deal.SendAward(ctx, l.Provider, nil, award, encoded)

@@ -228,8 +228,8 @@ func (r *Renter) forget(old, fresh *Checkpoint) {
 		keep[f.Digest] = true
 	}
 	r.mu.Lock()
-	for _, served := range r.serving {
-		for d := range served {
+	for s := range r.serving {
+		for d := range s.blobs {
 			keep[d] = true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/market"
@@ -142,27 +143,58 @@ func (p prepared) leaseTerms(j Job) (terms market.Terms, blobs []attest.Digest) 
 	return terms, blobs
 }
 
+// serving is what one lease's provider may fetch.
+type serving struct {
+	provider attest.Key
+	blobs    map[attest.Digest]bool
+	tell     func(bytes uint64) // called with what went out; may be nil
+}
+
 // serve lets a provider fetch the blobs of a lease, until the returned function is called.
-func (r *Renter) serve(provider attest.Key, blobs []attest.Digest) func() {
+func (r *Renter) serve(s *serving) func() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.serving[provider] == nil {
-		r.serving[provider] = map[attest.Digest]int{}
-	}
-	for _, d := range blobs {
-		r.serving[provider][d]++
-	}
+	r.serving[s] = true
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		for _, d := range blobs {
-			if r.serving[provider][d]--; r.serving[provider][d] == 0 {
-				delete(r.serving[provider], d)
-			}
+		delete(r.serving, s)
+	}
+}
+
+// inputsFor returns the serving of a job's inputs, with events about how far they are.
+func (t *task) inputsFor(provider attest.Key, terms market.Terms, blobs []attest.Digest) *serving {
+	s := &serving{provider: provider, blobs: map[attest.Digest]bool{}}
+	for _, d := range blobs {
+		s.blobs[d] = true
+	}
+	total := terms.ModuleBytes // at most: a provider that knows a file does not ask for it
+	for _, f := range append(slices.Clone(terms.Inputs), terms.Resume...) {
+		total += f.Bytes
+	}
+	var mu sync.Mutex
+	var done uint64
+	s.tell = func(bytes uint64) {
+		mu.Lock()
+		defer mu.Unlock()
+		done += bytes
+		t.emit(Event{Kind: EvTransfer, Transfer: &TransferEvent{What: "inputs", Done: min(done, total), Total: total}})
+	}
+	return s
+}
+
+// BlobSent notes that bytes of a blob went out to a peer.
+func (r *Renter) BlobSent(peer attest.Key, d attest.Digest, bytes uint64) {
+	r.mu.Lock()
+	var tell func(uint64)
+	for s := range r.serving {
+		if s.provider == peer && s.blobs[d] && s.tell != nil {
+			tell = s.tell
 		}
-		if len(r.serving[provider]) == 0 {
-			delete(r.serving, provider)
-		}
+	}
+	r.mu.Unlock()
+	if tell != nil {
+		tell(bytes)
 	}
 }
 
@@ -170,7 +202,12 @@ func (r *Renter) serve(provider attest.Key, blobs []attest.Digest) func() {
 func (r *Renter) AllowBlob(peer attest.Key, d attest.Digest) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.serving[peer][d] > 0
+	for s := range r.serving {
+		if s.provider == peer && s.blobs[d] {
+			return true
+		}
+	}
+	return false
 }
 
 // vendorOf returns the vendor that the spec asks for, in the coarse terms of a bid: "nv", "amd", "intel", "cpu" or "any".

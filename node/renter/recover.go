@@ -64,7 +64,7 @@ func (r *Renter) openHire(t *task) (*hire, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, blobs := work.leaseTerms(j)
-	c.stop = r.serve(h.provider, blobs)
+	terms, blobs := work.leaseTerms(j)
+	c.stop = r.serve(t.inputsFor(h.provider, terms, blobs))
 	return h, nil
 }

@@ -83,7 +83,7 @@ type Renter struct {
 	mu       sync.Mutex
 	tasks    map[string]*task
 	auctions map[attest.Digest]*openAuction // by bid id
-	serving  map[attest.Key]map[attest.Digest]int
+	serving  map[*serving]bool
 
 	late sync.Mutex // one late ending at a time, see Outcome
 
@@ -104,7 +104,7 @@ func New(o Options) (*Renter, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Renter{o: o, log: o.Logger, network: attest.NetworkID(o.Network), tasks: map[string]*task{},
-		auctions: map[attest.Digest]*openAuction{}, serving: map[attest.Key]map[attest.Digest]int{}, up: make(chan struct{})}, nil
+		auctions: map[attest.Digest]*openAuction{}, serving: map[*serving]bool{}, up: make(chan struct{})}, nil
 }
 
 // Run takes up the jobs that a restart left running and serves until ctx ends. Jobs that run then go on at their

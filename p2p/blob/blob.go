@@ -78,6 +78,8 @@ type Options struct {
 	Store *Store
 	// Allow says whether a peer may have a file. Nil allows none: the service only fetches.
 	Allow func(peer attest.Key, d attest.Digest) bool
+	// Sent is called, on many goroutines, each time some bytes of a file have gone out to a peer. Nil is not called.
+	Sent func(peer attest.Key, d attest.Digest, bytes uint64)
 
 	Logger     *slog.Logger          // nil discards
 	Registerer prometheus.Registerer // nil: counters are kept but not exported

@@ -89,7 +89,11 @@ func (s *Service) serve(ctx context.Context, stream *p2p.Stream) {
 		return
 	}
 	// Past the end there is nothing to send; the other side knows the size now.
-	n, err := send(stream, io.LimitReader(f, max(0, int64(size)-int64(q.Offset))))
+	n, err := send(stream, io.LimitReader(f, max(0, int64(size)-int64(q.Offset))), func(n int) {
+		if s.o.Sent != nil {
+			s.o.Sent(stream.Peer(), q.Digest, uint64(n))
+		}
+	})
 	s.metrics.bytes.WithLabelValues("out").Add(float64(n))
 	if err != nil {
 		s.drop(stream, broken, err)
@@ -119,8 +123,8 @@ func (s *Service) drop(stream *p2p.Stream, r result, err error) {
 	s.log.Log(context.Background(), level, "blob request dropped", "peer", stream.Peer(), "err", err)
 }
 
-// send copies r to w, with a deadline for each chunk.
-func send(w stream, r io.Reader) (uint64, error) {
+// send copies r to w, with a deadline for each chunk, and tells the size of each.
+func send(w stream, r io.Reader, sent func(int)) (uint64, error) {
 	buf := make([]byte, chunk)
 	total := uint64(0)
 	for {
@@ -132,6 +136,7 @@ func send(w stream, r io.Reader) (uint64, error) {
 				return total, fmt.Errorf("send blob: %w", err)
 			}
 			total += uint64(n)
+			sent(n)
 		}
 		switch err {
 		case nil:
