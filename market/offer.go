@@ -1,6 +1,7 @@
 package market
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,6 +28,14 @@ func (d DeviceID) String() string { return fmt.Sprintf("%x", d[:]) }
 
 // MarshalText returns the hex digits.
 func (d DeviceID) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText parses what [DeviceID.MarshalText] wrote.
+func (d *DeviceID) UnmarshalText(b []byte) error {
+	if n, err := hex.Decode(d[:], b[:min(len(b), 2*len(d))]); err != nil || len(b) != 2*len(d) || n != len(d) {
+		return fmt.Errorf("device id %.40q: want 32 hex digits", b)
+	}
+	return nil
+}
 
 // OfferedDevice is one device in an offer.
 type OfferedDevice struct {

@@ -295,19 +295,10 @@ func (n *Node) openTrade() (err error) {
 	}
 	n.provider, err = provider.New(provider.Options{Signer: n.signer, Network: name, Agent: "lacuna/" + n.o.Version, Policy: provider.Policy{
 		Price: n.devices.price, Place: n.devices.place, Workloads: c.Provide.Workloads, Tiers: c.Provide.Tiers, Sample: c.Telemetry.Sample, MaxDuration: c.Provide.MaxDuration, Notice: c.Provide.Notice,
-		HostMem: c.Provide.MaxMemBytes, Limits: limits(name, c.Provide)},
+		HostMem: c.Provide.MaxMemBytes, Limits: ledger.Limits{TrialPerDay: c.Provide.TrialPerDay, TrialDevices: c.Provide.TrialDevices}},
 		Devices: n.devices, Runner: run, Engine: Engine, Store: n.store, Host: n.host, Find: n.find, Deal: n.deal, Blobs: n.blobs, Files: n.files,
 		JobsDir: filepath.Join(n.o.Home.JobsDir(), "leased"), Logger: n.log, Registerer: n.registry})
 	return err
-}
-
-// limits are the exposure rules: those of the network, unless the owner set his own.
-func limits(network string, c config.Provide) ledger.Limits {
-	l := ledger.DefaultLimits(network)
-	if market.IsTestNetwork(network) {
-		return l
-	}
-	return ledger.Limits{TrialPerDay: c.TrialPerDay, TrialDevices: c.TrialDevices}
 }
 
 func (n *Node) openAPI() (err error) {

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/lacuna-network/lacuna/node/api"
 	"github.com/lacuna-network/lacuna/node/home"
 	"github.com/lacuna-network/lacuna/node/runner/wasm"
 	"github.com/lacuna-network/lacuna/node/testnet"
@@ -39,13 +37,10 @@ func clearHomes(t *testing.T, dir string) {
 		if err := testnet.Down(h.Dir()); err != nil && !errors.Is(err, testnet.ErrNoNet) {
 			t.Error(err)
 		}
-		client := api.NewClient(h.Socket())
-		if client.Down(context.Background(), false) == nil {
-			for client.Healthy(context.Background()) == nil { // it ends within its own limits
-				runtime.Gosched()
-			}
+		c, _, _ := newTestCLI()
+		if code := c.execute(context.Background(), []string{"down", "--home", h.Dir()}); code != exitDone && code != exitNotRunning {
+			t.Errorf("down of %s ended with %d", h.Dir(), code)
 		}
-		client.Close()
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Error(err)

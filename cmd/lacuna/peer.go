@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 
 	"github.com/lacuna-network/lacuna/node"
@@ -50,8 +49,9 @@ func (c *cli) dial() (*api.Client, error) {
 
 func notRunning(err error) bool { return errors.Is(err, api.ErrNotRunning) }
 
-// withNode runs a peer in this process while f runs, then ends it. It returns early if the peer ends by itself.
-func (c *cli) withNode(ctx context.Context, overrides map[string]string, log *slog.Logger, f func(d *api.Client) error) error {
+// withNode runs a peer in this process while f runs, then ends it. gone is closed when the peer ended by itself, as
+// down asks it to.
+func (c *cli) withNode(ctx context.Context, overrides map[string]string, log *slog.Logger, f func(d *api.Client, gone <-chan struct{}) error) error {
 	h, err := c.homeDir()
 	if err != nil {
 		return err
@@ -66,28 +66,27 @@ func (c *cli) withNode(ctx context.Context, overrides map[string]string, log *sl
 	}
 	on, cancel := context.WithCancel(context.WithoutCancel(ctx)) // f ends first
 	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- n.Run(on) }()
+	var ended error // read after gone is closed
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		ended = n.Run(on)
+	}()
 	select {
 	case <-n.Ready():
-	case err := <-ended:
-		return errors.Join(errors.New("the peer ended before it was ready"), err)
+	case <-gone:
+		return errors.Join(errors.New("the peer ended before it was ready"), ended)
 	case <-ctx.Done():
 		cancel()
-		return errors.Join(ctx.Err(), <-ended)
+		<-gone
+		return errors.Join(ctx.Err(), ended)
 	}
 	d, err := c.dial()
-	if err != nil {
-		cancel()
-		return errors.Join(err, <-ended)
+	if err == nil {
+		err = f(d, gone)
+		d.Close()
 	}
-	done := make(chan error, 1)
-	go func() { done <- f(d) }()
-	select {
-	case err = <-done:
-		cancel()
-		return errors.Join(err, <-ended)
-	case err = <-ended:
-		return errors.Join(fmt.Errorf("the peer ended"), err)
-	}
+	cancel()
+	<-gone
+	return errors.Join(err, ended)
 }

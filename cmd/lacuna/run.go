@@ -107,7 +107,7 @@ func (c *cli) run(ctx context.Context, spec market.Spec, detach, yes bool) error
 	case detach || !notRunning(err):
 		return err
 	}
-	return c.withNode(ctx, light(), c.logger(slog.LevelWarn), post)
+	return c.withNode(ctx, light(), c.logger(slog.LevelWarn), func(d *api.Client, _ <-chan struct{}) error { return post(d) })
 }
 
 // light returns the settings of a peer that rents for the time of one job.

@@ -115,7 +115,7 @@ func (c *cli) firstConfig(network string) error {
 
 // up runs the peer until ctx ends.
 func (c *cli) up(ctx context.Context, overrides map[string]string) error {
-	return c.withNode(ctx, overrides, c.logger(slog.LevelInfo), func(d *api.Client) error {
+	return c.withNode(ctx, overrides, c.logger(slog.LevelInfo), func(d *api.Client, gone <-chan struct{}) error {
 		st, err := d.Status(ctx)
 		if err != nil {
 			return err
@@ -127,7 +127,10 @@ func (c *cli) up(ctx context.Context, overrides map[string]string) error {
 		if h, err := c.homeDir(); err == nil && len(st.Peers) == 0 && !exists(h.PeersFile()) {
 			fmt.Fprintln(c.stderr, "no peers yet; join a network with: lacuna join INVITE  (lacuna invite prints one on a peer of it)")
 		}
-		<-ctx.Done()
+		select {
+		case <-ctx.Done(): // a signal, which is how a foreground peer is stopped
+		case <-gone:
+		}
 		return nil
 	})
 }
@@ -252,23 +255,36 @@ func (c *cli) downCommand() *cobra.Command {
 				ctx, cancel = context.WithTimeout(ctx, downTimeout)
 				defer cancel()
 			}
-			for {
-				select {
-				case <-ctx.Done():
-					if c.interrupted.Load() {
-						return context.Canceled
-					}
-					return errors.New("stop the peer: it still answers after " + downTimeout.String())
-				case <-time.After(poll):
-				}
-				if d, err := c.dial(); err != nil {
-					return nil
-				} else if _, err := d.Status(ctx); notRunning(err) {
-					return nil
-				}
-			}
+			return c.awaitEnd(ctx)
 		},
 	}
 	cmd.Flags().BoolVar(&drain, "drain", false, "finish what runs first")
 	return cmd
+}
+
+// awaitEnd returns when no peer holds the home any more. That comes a moment after its API is gone: the store closes
+// last, and whoever starts or removes the home before would be in its way.
+func (c *cli) awaitEnd(ctx context.Context) error {
+	h, err := c.homeDir()
+	if err != nil {
+		return err
+	}
+	for {
+		lock, err := h.Lock()
+		if err == nil {
+			return lock.Close()
+		}
+		var used *home.InUseError
+		if !errors.As(err, &used) {
+			return err
+		}
+		select {
+		case <-time.After(poll):
+		case <-ctx.Done():
+			if c.interrupted.Load() {
+				return context.Canceled
+			}
+			return fmt.Errorf("stop the peer: it still runs after %s (pid %d)", downTimeout, used.PID)
+		}
+	}
 }

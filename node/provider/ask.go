@@ -2,11 +2,13 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"sort"
 	"time"
 
 	"github.com/lacuna-network/lacuna/gpu"
 	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/p2p/find"
 )
 
 const (
@@ -14,6 +16,7 @@ const (
 	askRepublish = 10 * time.Minute       // well inside the ask's life
 	askSettle    = time.Second            // changes within it go out as one
 	askRetry     = 500 * time.Millisecond // while nobody can be reached; doubles
+	askAlone     = time.Second            // while nobody is connected
 )
 
 // publish keeps the ask in the network as long as something is for sale.
@@ -26,6 +29,9 @@ func (p *Provider) publish(ctx context.Context) error {
 		wait := askRepublish
 		if err := p.publishOnce(ctx); err != nil && ctx.Err() == nil {
 			retry = min(max(2*retry, askRetry), askRepublish)
+			if len(p.o.Host.Peers()) == 0 {
+				retry = min(retry, askAlone) // it costs nothing, and the first peer should find the ask
+			}
 			wait = retry
 			p.log.Debug("ask is not published yet", "err", err, "retry_in", retry)
 		} else {
@@ -74,11 +80,11 @@ func (p *Provider) publishOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.o.Find.Publish(ctx, env); err != nil {
-		return err
+	err = p.o.Find.Publish(ctx, env)
+	if err == nil || errors.Is(err, find.ErrAlone) { // then those who are connected find it here
+		p.published = &ask
 	}
-	p.published = &ask
-	return nil
+	return err
 }
 
 // withdrawnLife is how long the last ask, which replaces the one in the network, still lives.

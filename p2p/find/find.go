@@ -26,6 +26,7 @@ import (
 
 	dht "github.com/libp2p/go-libp2p-kad-dht"
 	"github.com/libp2p/go-libp2p-kad-dht/records"
+	kbucket "github.com/libp2p/go-libp2p-kbucket"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
@@ -56,6 +57,9 @@ const (
 
 // Republish is how often an ask should be published again; give it some jitter. Twice it fits into the buckets' age.
 const Republish = 11 * time.Minute
+
+// ErrAlone means that there is no other DHT server to hold an ask.
+var ErrAlone = errors.New("no other peer holds it")
 
 // Options set up a [Finder].
 type Options struct {
@@ -179,18 +183,23 @@ func (f *Finder) waitIdentified(ctx context.Context, conns []network.Conn) {
 }
 
 // Publish stores an ask of this peer and enters it into its buckets. Call it again every [Republish], with a new
-// sequence. An ask with a lower sequence than the last is refused. It fails if nobody but this peer holds the ask.
+// sequence. An ask with a lower sequence than the last is refused. It returns an error that wraps [ErrAlone] if nobody
+// but this peer holds the ask; those who are connected, such as light clients, find it all the same.
 func (f *Finder) Publish(ctx context.Context, ask attest.Envelope) error {
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	a, err := f.put(ctx, ask)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrAlone) {
 		return fmt.Errorf("publish ask: %w", err)
 	}
+	// Each of these keeps the entry here too, before it looks for others.
 	for _, b := range bucketsOf(a) {
-		if err := f.dht.Provide(ctx, b.cid(), true); err != nil {
-			return fmt.Errorf("publish ask in %s: %w", b, err)
+		if perr := f.dht.Provide(ctx, b.cid(), true); perr != nil && err == nil {
+			err = fmt.Errorf("in %s: %w", b, perr)
 		}
+	}
+	if err != nil {
+		return fmt.Errorf("publish ask: %w", err)
 	}
 	return nil
 }
@@ -222,7 +231,11 @@ func (f *Finder) put(ctx context.Context, e attest.Envelope) (market.Ask, error)
 		return a, fmt.Errorf("ask of %d bytes, at most %d", len(b), market.MaxAskBytes)
 	}
 	f.seed(ctx)
-	return a, f.dht.PutValue(ctx, askKey(a.Provider), b)
+	err = f.dht.PutValue(ctx, askKey(a.Provider), b)
+	if errors.Is(err, kbucket.ErrLookupFailure) {
+		err = fmt.Errorf("%w: %w", ErrAlone, err)
+	}
+	return a, err
 }
 
 // Get returns the newest ask of a provider that can be found, checked. The error wraps [ErrNotFound] if there is none.

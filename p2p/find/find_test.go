@@ -100,6 +100,7 @@ func TestFreshNetworks(t *testing.T) {
 	}{
 		{"two peers", 2, false},
 		{"three peers", 3, false},
+		{"one peer and a light client", 2, true},
 		{"two peers and a light client", 3, true},
 		{"six peers", 6, false},
 		{"five peers and a light client", 6, true},
@@ -112,8 +113,9 @@ func TestFreshNetworks(t *testing.T) {
 					w.Connect(h, w.Host(0)) // a star, so that most do not know each other
 				}
 				start := time.Now()
-				if err := w.finders[0].Publish(t.Context(), sign(t, 0, ask(0, 1, time.Hour, nil))); err != nil {
-					t.Fatal(err)
+				err := w.finders[0].Publish(t.Context(), sign(t, 0, ask(0, 1, time.Hour, nil)))
+				if alone := tt.peers == 2 && tt.light; alone != errors.Is(err, find.ErrAlone) || !alone && err != nil {
+					t.Fatalf("Publish = %v, want ErrAlone: %v", err, alone)
 				}
 				last := tt.peers - 1
 				if diff := cmp.Diff([]string{"0#1"}, w.lookup(t, last, find.Query{Classes: []string{"nv-24g"}, Places: []string{"eu"}})); diff != "" {
