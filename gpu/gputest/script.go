@@ -37,7 +37,7 @@ type fault struct {
 	after time.Duration
 }
 
-// reading is an index into readings. The error counts come after.
+// reading is an index into readings. In what is hidden, the error counts come after: ecc, xids, retired pages.
 type reading int
 
 const (
@@ -51,10 +51,6 @@ const (
 	pcieRx
 	pcieTx
 	numReadings
-
-	ecc          = numReadings
-	xids         = numReadings + 1
-	retiredPages = numReadings + 2
 )
 
 // readingKeys are the keys in load, idle and owner; readingNames those in
