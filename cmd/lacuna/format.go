@@ -35,15 +35,6 @@ func (c *cli) digest(d attest.Digest) string {
 	return d.Short()
 }
 
-// peers returns the names of several peers.
-func (c *cli) peers(ks []attest.Key) string {
-	names := make([]string, len(ks))
-	for i, k := range ks {
-		names[i] = c.peer(k)
-	}
-	return strings.Join(names, ", ")
-}
-
 // age returns how long ago t was, in one unit, as kubectl does: "12s", "3m", "5h", "9d".
 func (c *cli) age(t time.Time) string {
 	if t.IsZero() {

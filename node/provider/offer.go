@@ -30,7 +30,8 @@ type answered struct {
 	until time.Time
 }
 
-// maxAnswers bounds the bids whose answers are remembered.
+// maxAnswers bounds the bids whose answers are remembered. Beyond it nothing is answered, until some are forgotten: a
+// flood of bids costs this provider auctions, never its memory.
 const maxAnswers = 10_000
 
 // HeardBid answers a bid that came over gossip, straight to the renter.
@@ -78,10 +79,12 @@ func (p *Provider) answerBid(e attest.Envelope, b market.Bid) (attest.Envelope, 
 	if a := p.answers[id]; a != nil {
 		return a.env, a.ok
 	}
-	env, ok := p.decide(id, b, now)
-	if len(p.answers) < maxAnswers {
-		p.answers[id] = &answered{env, ok, time.UnixMilli(b.AnnounceUntil).Add(market.ClockTolerance)}
+	if len(p.answers) >= maxAnswers {
+		p.metrics.dropped.WithLabelValues("flood").Inc()
+		return attest.Envelope{}, false
 	}
+	env, ok := p.decide(id, b, now)
+	p.answers[id] = &answered{env, ok, time.UnixMilli(b.AnnounceUntil).Add(market.ClockTolerance)}
 	return env, ok
 }
 

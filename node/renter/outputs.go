@@ -68,7 +68,7 @@ func (r *Renter) fetchOutputs(ctx context.Context, t *task, h *hire, manifest ma
 	}
 	for _, f := range files {
 		progress := func(n, _ uint64) {
-			t.emit(Event{Kind: EvTransfer, Transfer: &TransferEvent{What: "outputs", Done: done + n, Total: total}})
+			t.transfer(TransferEvent{What: "outputs", Done: done + n, Total: total})
 		}
 		if err := r.o.Blobs.Fetch(ctx, h.provider, nil, f.Digest, f.Bytes, progress); err != nil {
 			return fmt.Errorf("fetch %s: %w", f.Path, err)

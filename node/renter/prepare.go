@@ -178,7 +178,7 @@ func (t *task) inputsFor(provider attest.Key, terms market.Terms, blobs []attest
 		mu.Lock()
 		defer mu.Unlock()
 		done += bytes
-		t.emit(Event{Kind: EvTransfer, Transfer: &TransferEvent{What: "inputs", Done: min(done, total), Total: total}})
+		t.transfer(TransferEvent{What: "inputs", Done: min(done, total), Total: total})
 	}
 	return s
 }

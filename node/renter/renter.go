@@ -131,9 +131,10 @@ type task struct {
 	changed chan struct{}
 	job     Job
 	events  []Event
-	dropped uint64 // events that were forgotten
-	stopped bool   // Stop was called
-	ended   bool   // nothing more will happen
+	dropped uint64    // events that were forgotten
+	stopped bool      // Stop was called
+	ended   bool      // nothing more will happen
+	told    time.Time // last event about a transfer
 
 	// What follows belongs to the job's own goroutine, but for lost, which is under mu too.
 	moves    int          // times the job moved to another provider
@@ -162,6 +163,21 @@ func (t *task) emitLocked(e Event) {
 	t.events = append(t.events, e)
 	close(t.changed)
 	t.changed = make(chan struct{})
+}
+
+// transferEvery is the least time between two events about a transfer that goes on.
+const transferEvery = 200 * time.Millisecond
+
+// transfer tells how far a transfer is, from time to time and at its end.
+func (t *task) transfer(e TransferEvent) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if now.Sub(t.told) < transferEvery && e.Done < e.Total {
+		return
+	}
+	t.told = now
+	t.emitLocked(Event{Kind: EvTransfer, Transfer: &e})
 }
 
 // update changes the job and writes it down, synced. If the state changes, an event says so.
