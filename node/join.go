@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lacuna-network/lacuna/attest"
@@ -19,12 +20,15 @@ const (
 	enoughPeers = 4                // below it, known peers are dialled again
 	rememberAll = 30 * time.Second // between writings of the known peers
 	dialWithin  = 10 * time.Second
+
+	joinPatience = 1500 * time.Millisecond // how long the first round of dialling holds up a start
 )
 
 // stayJoined connects to the peers that the config names and those known from before, again whenever few are left, and
 // keeps the list of known peers on disk, so that the network survives the loss of the peers it was joined through.
 func (n *Node) stayJoined(ctx context.Context) error {
 	pause := redialFirst
+	first := sync.OnceFunc(func() { close(n.joined) })
 	remember := time.NewTicker(rememberAll)
 	defer remember.Stop()
 	defer n.rememberPeers()
@@ -34,6 +38,7 @@ func (n *Node) stayJoined(ctx context.Context) error {
 				pause = redialFirst
 			}
 		}
+		first()
 		wait := redialMost
 		if len(n.host.Peers()) == 0 {
 			wait, pause = pause, min(2*pause, redialMost)

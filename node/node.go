@@ -60,6 +60,7 @@ type Node struct {
 	registry *prometheus.Registry
 	started  time.Time
 	ready    chan struct{}
+	joined   chan struct{} // closed when the known peers were dialled for the first time
 
 	lock     *home.Lock
 	store    *store.Store
@@ -91,23 +92,18 @@ type closer struct {
 
 // New opens a peer. If it fails, everything it opened is closed again and the home is as it was. An error wraps
 // [*home.InUseError] when another daemon runs in the home.
-func New(o Options) (n *Node, err error) {
+func New(o Options) (*Node, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Version == "" {
 		o.Version = "dev"
 	}
-	n = &Node{o: o, log: o.Logger, registry: prometheus.NewRegistry(), ready: make(chan struct{}), wired: make(chan struct{})}
+	n := &Node{o: o, log: o.Logger, registry: prometheus.NewRegistry(), ready: make(chan struct{}), wired: make(chan struct{}), joined: make(chan struct{})}
 	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, n.release())
-		}
-	}()
 	for _, open := range []func() error{n.openHome, n.openNetwork, n.openTrade, n.openAPI} {
 		if err := open(); err != nil {
-			return nil, err
+			return nil, errors.Join(err, n.release())
 		}
 	}
 	close(n.wired)
@@ -357,6 +353,11 @@ func (n *Node) serve(ctx context.Context) error {
 	if n.provider != nil {
 		group.Go(func() error { return n.provider.Run(ctx) })
 		group.Go(func() error { return n.hearBids(ctx) })
+	}
+	select { // a peer that has neighbours can be used at once; one that finds none can be used too
+	case <-n.joined:
+	case <-time.After(joinPatience):
+	case <-ctx.Done():
 	}
 	close(n.ready)
 	n.log.Info("peer runs", "peer", n.Key(), "network", n.o.Config.Network.Name, "provides", n.provider != nil)

@@ -26,7 +26,7 @@ func story() []renter.Event {
 	starting, running := j, j
 	starting.State, running.State, running.Simulated = renter.JobStarting, renter.JobRunning, true
 	return []renter.Event{
-		{Kind: renter.EvBid, Bid: &renter.BidEvent{ID: attest.Sum([]byte("bid")), Heard: 5, Direct: 3, WindowMS: 1000}},
+		{Kind: renter.EvBid, Bid: &renter.BidEvent{ID: attest.Sum([]byte("bid")), Heard: 5, WindowMS: 1000}},
 		offer(2, 210_000, 9_730, true, ""),
 		offer(3, 150_000, 8_000, false, ""),
 		offer(4, 1_900_000, 8_000, false, "price_above_limit"),

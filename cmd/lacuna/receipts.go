@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sort"
@@ -60,24 +61,23 @@ func (c *cli) receiptsCommand() *cobra.Command {
 }
 
 func (c *cli) exportCommand() *cobra.Command {
-	var lease bool
-	cmd := &cobra.Command{
-		Use: "export JOB [FILE|-]", Short: "Write all that proves a job's leases into one file",
-		Long: `Write the leases of a job, or with --lease one lease, with offers, receipts,
-vouchers and outcomes into one file that anybody can verify offline. Without FILE it
-is named after the job; - is stdout.`,
-		Example: "  lacuna receipts export digits\n  lacuna receipts export --lease 1f3a9c - | ssh host lacuna receipts verify -",
-		Args:    rangeArgs(1, 2, "a job, or with --lease a lease, and perhaps a file"),
+	return &cobra.Command{
+		Use: "export LEASE|JOB [FILE|-]", Short: "Write all that proves a lease, or all leases of a job, into one file",
+		Long: `Write a lease, or all leases of a job, with offers, receipts, vouchers and outcomes
+into one file that anybody can verify offline. Without FILE it is named after the lease
+or job; - is stdout.`,
+		Example: "  lacuna receipts export digits\n  lacuna receipts export 1f3a9c - | ssh host lacuna receipts verify -",
+		Args:    rangeArgs(1, 2, "a lease or a job, and perhaps a file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := c.dial()
 			if err != nil {
 				return err
 			}
-			export := d.ExportJob
-			if lease {
-				export = d.ExportLease
+			data, err := d.ExportJob(cmd.Context(), args[0])
+			var sent *api.Error
+			if errors.As(err, &sent) && sent.Code == "no_job" {
+				data, err = d.ExportLease(cmd.Context(), args[0])
 			}
-			data, err := export(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -99,8 +99,6 @@ is named after the job; - is stdout.`,
 			return c.print(v, func(t *table) { t.text(file) })
 		},
 	}
-	cmd.Flags().BoolVar(&lease, "lease", false, "the argument names a lease")
-	return cmd
 }
 
 func (c *cli) printReceipts(receipts []api.ReceiptView) error {

@@ -52,7 +52,7 @@ Exit codes: the job's own when it ran to its end. Else 203 no acceptable offer,
   lacuna run -v ./data:/data --out /out:./results -e EPOCHS=3 train.wasm --fast
 
   # one GPU with at least 16 GiB in the EU, at most 0.60 USD an hour and 5 USD in all
-  lacuna run --gpus 1 --vram 16GiB --require eu --price "0.60 USD/h" --budget "5 USD" train.wasm
+  lacuna run --gpus 1 --vram 16GiB --region eu --price "0.60 USD/h" --budget "5 USD" train.wasm
 
   # one of these models, two hours, saved each minute so that it survives its provider
   lacuna run --gpu "RTX 4090,A100" --duration 2h --checkpoint /ckpt,every=1m train.wasm

@@ -49,7 +49,7 @@ func (f *specFlags) register(fs *pflag.FlagSet) {
 	fs.Var((*duration)(&f.survive), "survive", "how long it runs on while this peer is away (default rent.survive of the config)")
 	fs.Var((*duration)(&f.interval), "interval", "time between receipts (default rent.interval of the config)")
 	fs.StringVar(&f.checkpoint, "checkpoint", "", "`PATH[,every=5m][,grace=30s]`: folder whose files are saved here while the job runs; after a move the job finds them again")
-	fs.StringArrayVar(&f.require, "require", nil, "`place` where the provider must be, such as eu or eu/de; several mean any of them")
+	fs.StringArrayVar(&f.require, "region", nil, "`place` where the provider must be, such as eu or eu/de; several mean any of them")
 	fs.StringArrayVar(&f.providers, "provider", nil, "take only this `peer`; repeatable")
 	fs.StringArrayVar(&f.exclude, "exclude", nil, "never take this `peer`; repeatable")
 }
@@ -105,7 +105,7 @@ func (f *specFlags) spec(args []string, getenv func(string) (string, bool)) (mar
 		try("--checkpoint", parseCheckpoint(f.checkpoint, &s))
 	}
 	s.Require, err = parseAll(f.require, market.ParsePlace)
-	try("--require", err)
+	try("--region", err)
 	s.Providers, err = parseAll(f.providers, attest.ParseKey)
 	try("--provider", err)
 	s.Exclude, err = parseAll(f.exclude, attest.ParseKey)

@@ -124,8 +124,8 @@ func (c *cli) up(ctx context.Context, overrides map[string]string) error {
 		for _, a := range st.Addrs {
 			fmt.Fprintf(c.stderr, "address   %s\n", a)
 		}
-		if h, err := c.homeDir(); err == nil && len(st.Peers) == 0 && !exists(h.PeersFile()) {
-			fmt.Fprintln(c.stderr, "no peers yet; join a network with: lacuna join INVITE  (lacuna invite prints one on a peer of it)")
+		if len(st.Peers) == 0 {
+			c.alone(ctx, d)
 		}
 		select {
 		case <-ctx.Done(): // a signal, which is how a foreground peer is stopped
@@ -133,6 +133,14 @@ func (c *cli) up(ctx context.Context, overrides map[string]string) error {
 		}
 		return nil
 	})
+}
+
+// alone says what to do on a network of one.
+func (c *cli) alone(ctx context.Context, d *api.Client) {
+	fmt.Fprintln(c.stderr, "no peers    join a network with: lacuna join INVITE")
+	if invite, err := d.Invite(ctx); err == nil {
+		fmt.Fprintf(c.stderr, "            or let another peer join this one: lacuna join %s\n", invite)
+	}
 }
 
 // upDetached starts this command again in a session of its own, without -d, and waits until it is ready.

@@ -66,7 +66,7 @@ func (r *Renter) holdAuction(ctx context.Context, t *task) (*openAuction, error)
 	if err != nil && !errors.Is(err, bids.ErrNobody) && ctx.Err() == nil {
 		return nil, fmt.Errorf("announce bid: %w", err)
 	}
-	t.emit(Event{Kind: EvBid, Bid: &BidEvent{ID: bid, Heard: heard, Direct: auction.DirectCopies, WindowMS: a.record.WindowMS}})
+	t.emit(Event{Kind: EvBid, Bid: &BidEvent{ID: bid, Heard: heard, WindowMS: a.record.WindowMS}})
 	evidence := newScores(r)
 	a.record.ClosedBy = auction.ByWindow
 	for open := true; open; {

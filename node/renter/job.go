@@ -119,8 +119,7 @@ type Event struct {
 // BidEvent says that a bid went out.
 type BidEvent struct {
 	ID       attest.Digest `json:"id"`
-	Heard    int           `json:"heard"`  // peers known on the bid's topics
-	Direct   int           `json:"direct"` // peers that got a copy directly
+	Heard    int           `json:"heard"` // peers known on the bid's topics
 	WindowMS uint64        `json:"window_ms"`
 }
 
