@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,26 +14,6 @@ import (
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/market/markettest"
 )
-
-var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
-
-// golden holds b against testdata/<name>.hex: signed bytes outlive the version that wrote them.
-func golden(t *testing.T, name string, b []byte) {
-	t.Helper()
-	file := filepath.Join("testdata", name+".hex")
-	if *update {
-		if err := os.WriteFile(file, []byte(hex.EncodeToString(b)+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := hex.EncodeToString(b); got != strings.TrimSpace(string(text)) {
-		t.Errorf("%s is encoded as\n%s\nand was before as\n%s", name, got, text)
-	}
-}
 
 const (
 	domain attest.Domain = "lacuna/sample/tester/1"
@@ -47,7 +26,14 @@ func TestEnvelopeGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "envelope", b)
+	// Signed bytes outlive the version that wrote them.
+	want, err := os.ReadFile(filepath.Join("testdata", "envelope.hex"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := hex.EncodeToString(b) + "\n"; got != string(want) {
+		t.Errorf("encoded as\n%sand was before as\n%s", got, want)
+	}
 	got, err := attest.ParseEnvelope(b, attest.MaxEnvelope)
 	if err != nil {
 		t.Fatal(err)

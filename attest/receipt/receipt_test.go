@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,26 +17,6 @@ import (
 	"github.com/lacuna-network/lacuna/gpu"
 	"github.com/lacuna-network/lacuna/market/markettest"
 )
-
-var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
-
-// golden holds b against testdata/<name>.hex: signed bytes outlive the version that wrote them.
-func golden(t *testing.T, name string, b []byte) {
-	t.Helper()
-	file := filepath.Join("testdata", name+".hex")
-	if *update {
-		if err := os.WriteFile(file, []byte(hex.EncodeToString(b)+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := hex.EncodeToString(b); got != strings.TrimSpace(string(text)) {
-		t.Errorf("%s is encoded as\n%s\nand was before as\n%s", name, got, text)
-	}
-}
 
 // chain is a lease with that many receipts of ten seconds.
 func chain(tb testing.TB, n int) *markettest.Deal {
@@ -54,7 +33,14 @@ func TestReceiptGolden(t *testing.T) {
 	d.Pay()
 	d.Add(d.Next(10*time.Second, receipt.Final))
 	e := d.Receipts[1]
-	golden(t, "receipt", e.Payload)
+	// Signed bytes outlive the version that wrote them.
+	want, err := os.ReadFile(filepath.Join("testdata", "receipt.hex"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := hex.EncodeToString(e.Payload) + "\n"; got != string(want) {
+		t.Errorf("encoded as\n%sand was before as\n%s", got, want)
+	}
 	if len(e.Payload) > receipt.MaxBytes {
 		t.Errorf("an ordinary receipt has %d bytes, at most %d", len(e.Payload), receipt.MaxBytes)
 	}
