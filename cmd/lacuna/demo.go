@@ -463,7 +463,7 @@ func (d *demo) tour(j renter.Job) {
 	for _, args := range []string{"ps", "inspect " + j.Name + " --auction", "asks", "receipts ls " + j.Name, "reputation " + j.Provider.String() + " --explain"} {
 		d.say("  lacuna --home %s %s", p.Home, args)
 	}
-	d.say("  lacuna testnet down --dir %s", d.net.Dir())
+	d.say("  lacuna testnet down %s", d.net.Dir())
 }
 
 // close stops the network and removes what the demo made, but for the receipt file.
