@@ -107,7 +107,7 @@ func (p Place) Validate() error {
 		return nil
 	}
 	if len(p.Continent) != 2 || !strings.Contains(continents, " "+p.Continent+" ") {
-		return fmt.Errorf("place %q: want a continent out of%sfirst", p, continents)
+		return fmt.Errorf("place %q: want a continent first (eu, na, sa, as, af, oc or an), such as eu/de or na/us", p)
 	}
 	if p.Country != "" && (len(p.Country) != 2 || !isLower(p.Country)) {
 		return fmt.Errorf("place %q: want a country of two letters, such as de", p)

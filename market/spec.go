@@ -1,6 +1,8 @@
 package market
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -27,17 +29,51 @@ type Spec struct {
 	Tier        Tier              `json:"tier,omitzero"`
 	MaxPrice    MicroUSD          `json:"max_price_per_gpu_hour_microusd"`
 	Budget      MicroUSD          `json:"budget_microusd"`
-	Duration    time.Duration     `json:"duration_ns"`
-	StartWithin time.Duration     `json:"start_within_ns"`
-	Survive     time.Duration     `json:"survive_ns"`
-	Interval    time.Duration     `json:"interval_ns"`          // between receipts
+	Duration    time.Duration     `json:"duration_ms"`
+	StartWithin time.Duration     `json:"start_within_ms"`
+	Survive     time.Duration     `json:"survive_ms"`
+	Interval    time.Duration     `json:"interval_ms"`          // between receipts
 	Checkpoint  string            `json:"checkpoint,omitempty"` // guest folder
-	Every       time.Duration     `json:"checkpoint_every_ns,omitempty"`
-	Grace       time.Duration     `json:"grace_ns,omitempty"`
+	Every       time.Duration     `json:"checkpoint_every_ms,omitempty"`
+	Grace       time.Duration     `json:"grace_ms,omitempty"`
 	Require     []Place           `json:"require,omitempty"`
 	Providers   []attest.Key      `json:"providers,omitempty"` // only these; empty = anyone
 	Exclude     []attest.Key      `json:"exclude,omitempty"`
 	Theta       uint64            `json:"theta,omitempty"` // cost of one failed interval, in interval prices; 0 = by kind
+}
+
+// inMilliseconds is a [Spec] whose spans of time count milliseconds, as in JSON.
+type inMilliseconds Spec
+
+func (s *inMilliseconds) spans() []*time.Duration {
+	return []*time.Duration{&s.Duration, &s.StartWithin, &s.Survive, &s.Interval, &s.Every, &s.Grace}
+}
+
+// MarshalJSON returns the spec with spans of time in milliseconds.
+func (s Spec) MarshalJSON() ([]byte, error) {
+	m := inMilliseconds(s)
+	for _, d := range m.spans() {
+		*d /= time.Millisecond
+	}
+	return json.Marshal(m)
+}
+
+// UnmarshalJSON reads what [Spec.MarshalJSON] wrote.
+func (s *Spec) UnmarshalJSON(b []byte) error {
+	var m inMilliseconds
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&m); err != nil {
+		return err
+	}
+	for _, d := range m.spans() {
+		if *d < 0 || *d > MaxDuration {
+			return fmt.Errorf("a span of %d ms is out of range", *d)
+		}
+		*d *= time.Millisecond
+	}
+	*s = Spec(m)
+	return nil
 }
 
 // Transfer is a path on one side and a path on the other.

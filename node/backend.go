@@ -66,6 +66,7 @@ func errorCodes() []api.Code {
 		{Err: renter.ErrAmbiguous, Status: http.StatusConflict, Code: "ambiguous", Hint: "give more of the id"},
 		{Err: renter.ErrSpec, Status: http.StatusBadRequest, Code: "bad_job", Hint: "see lacuna run --help"},
 		{Err: renter.ErrRunning, Status: http.StatusConflict, Code: "running", Hint: "lacuna wait JOB"},
+		{Err: renter.ErrNameTaken, Status: http.StatusConflict, Code: "name_taken", Hint: "choose another name, or stop that job first"},
 		{Err: renter.ErrNoOutputs, Status: http.StatusConflict, Code: "no_outputs"},
 		{Err: provider.ErrNotRunning, Status: http.StatusConflict, Code: "not_in_force"},
 		{Err: p2p.ErrInvite, Status: http.StatusBadRequest, Code: "bad_invite", Hint: "paste the whole line that lacuna invite printed"},
@@ -116,16 +117,40 @@ func (n *Node) status(context.Context) (api.Status, error) {
 	if err := n.addMoney(&s); err != nil {
 		return s, err
 	}
-	for reason, count := range n.bids.Stats().Dropped {
-		s.Drops[reason] = count
-	}
-	return s, nil
+	return s, n.addDrops(&s)
 }
 
-// addMoney sums what is promised to this peer as a provider. Nothing is received yet: there is no settlement rail.
+// addDrops sums what peers sent and nobody acted on, by part and reason, from the counters that /metrics shows.
+func (n *Node) addDrops(s *api.Status) error {
+	families, err := n.registry.Gather()
+	if err != nil {
+		return fmt.Errorf("read counters: %w", err)
+	}
+	for _, f := range families {
+		part, ok := strings.CutPrefix(f.GetName(), "lacuna_")
+		if part, ok = strings.CutSuffix(part, "_dropped_total"); !ok {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if v := uint64(m.GetCounter().GetValue()); v > 0 {
+					s.Drops[part+"_"+l.GetValue()] = v
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// addMoney sums what is promised to this peer as a provider, and by it as a renter. Nothing is received yet: there is no
+// settlement rail.
 func (n *Node) addMoney(s *api.Status) error {
-	views, err := n.leases(context.Background(), ledger.Provider.String())
+	views, err := n.leases(context.Background(), "")
 	for _, v := range views {
+		if v.Role == ledger.Renter.String() {
+			s.OwedMicroUSD += v.Vouched
+			continue
+		}
 		s.PromisedMicroUSD += v.Due
 		s.VouchedMicroUSD += v.Vouched
 	}
@@ -178,20 +203,20 @@ func (n *Node) asks(ctx context.Context, f api.AskFilter, found func(api.AskView
 	if err != nil {
 		return err
 	}
-	scores := map[attest.Key]int{}
+	known := map[attest.Key]renter.Reputation{}
 	for _, r := range reps {
-		scores[r.Peer] = r.Score.ScoreBP
+		known[r.Peer] = r
 	}
 	show := func(a market.Ask) error {
 		a.Lots = lotsFor(a.Lots, f, n.host.Testnet())
 		if len(a.Lots) == 0 || !a.Place.Within(f.Place) {
 			return nil
 		}
-		var score *int
-		if s, ok := scores[a.Provider]; ok {
-			score = &s
+		var score, mean *int
+		if r, ok := known[a.Provider]; ok {
+			score, mean = &r.Score.ScoreBP, &r.MeanBP
 		}
-		return found(api.ViewAsk(a, score, a.Provider == n.Key()))
+		return found(api.ViewAsk(a, score, mean, a.Provider == n.Key()))
 	}
 	if n.provider != nil {
 		if own, ok := n.provider.Ask(); ok && (f.Class == "" || hasClass(own, f.Class)) {

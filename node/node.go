@@ -278,7 +278,7 @@ func (n *Node) openTrade() (err error) {
 	c, name := n.o.Config, n.o.Config.Network.Name
 	n.renter, err = renter.New(renter.Options{Signer: n.signer, Network: name, Engine: Engine, Params: params(name), Store: n.store, Host: n.host,
 		Find: n.find, Bids: n.bids, Deal: n.deal, Blobs: n.blobs, Files: n.files, JobsDir: filepath.Join(n.o.Home.JobsDir(), "rented"),
-		Exclude: c.Rent.Exclude, Logger: n.log})
+		Exclude: c.Rent.Exclude, Logger: n.log, Registerer: n.registry})
 	if err != nil || !c.Provide.Enabled {
 		return err
 	}

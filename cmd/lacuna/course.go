@@ -16,6 +16,7 @@ type course struct {
 	c      *cli
 	screen *screen
 
+	heard    int // peers that could hear the last bid
 	offers   map[attest.Key]renter.OfferEvent
 	declines map[attest.Key]renter.DeclineEvent
 	state    renter.JobState
@@ -39,6 +40,7 @@ func (t *course) event(e renter.Event) error {
 	case e.Kind == renter.EvBid && e.Bid != nil:
 		clear(t.offers)
 		clear(t.declines)
+		t.heard = e.Bid.Heard
 		say("bid", "%s out to %s, offers close in %s", e.Bid.ID.Short(), count(e.Bid.Heard, "peer"), millis(e.Bid.WindowMS))
 	case e.Kind == renter.EvOffer && e.Offer != nil:
 		t.offers[e.Offer.Peer] = *e.Offer
@@ -61,14 +63,25 @@ func (t *course) event(e renter.Event) error {
 	case e.Kind == renter.EvSilence:
 		say("silence", "%s", note(e.Note, "the provider is not heard"))
 	case e.Kind == renter.EvLost:
-		say("lost", "%s", note(e.Note, "the provider is given up; the rest goes to another one"))
+		say("lost", "%s", note(words(e.Note), "the provider is given up; the rest goes to another one"))
 	case e.Kind == renter.EvOutcome && e.Outcome != nil:
 		t.screen.status("")
 		say("outcome", "%s", outcomeText(e.Outcome.Code, e.Outcome.Reason, e.Outcome.Due, e.Outcome.Vouched, e.Outcome.Signers))
 	case e.Kind == renter.EvReputation && e.Reputation != nil:
-		say("reputation", "%s %s → %s", t.c.peer(e.Reputation.Peer), percent(e.Reputation.BeforeBP), percent(e.Reputation.AfterBP))
+		t.reputation(*e.Reputation, say)
 	}
 	return nil
+}
+
+// reputation shows how a score moved, if it did.
+func (t *course) reputation(r renter.ReputationEvent, say func(what, format string, args ...any)) {
+	before := unknown
+	if r.BeforeBP != nil {
+		if before = percent(*r.BeforeBP); before == percent(r.AfterBP) {
+			return
+		}
+	}
+	say("reputation", "%s  score %s → %s", t.c.peer(r.Peer), before, percent(r.AfterBP))
 }
 
 func (t *course) jobState(j renter.Job, say func(what, format string, args ...any)) {
@@ -78,7 +91,7 @@ func (t *course) jobState(j renter.Job, say func(what, format string, args ...an
 	t.state = j.State
 	switch j.State {
 	case renter.JobStarting:
-		t.screen.status("inputs are on their way")
+		t.screen.status("starting")
 	case renter.JobRunning:
 		t.screen.status("")
 		where := ""
@@ -157,7 +170,7 @@ func (t *course) end(j renter.Job) error {
 		return jobExit(*j.ExitCode)
 	case renter.JobNoOffer:
 		return &exitError{exit: exitNoOffer, code: "no_offer", err: fmt.Errorf("find a provider for %s: %s", jobName(j), t.whyNobody(j)),
-			hint: noOfferHint(t.offers), details: map[string]any{"job": j.ID, "declines": sortedDeclines(t.declines)}}
+			hint: t.noOfferHint(), details: map[string]any{"job": j.ID, "declines": sortedDeclines(t.declines)}}
 	case renter.JobStopped:
 		return &exitError{exit: exitStopped, code: "stopped", err: fmt.Errorf("job %s was stopped: %s", jobName(j), reasonText(j)),
 			hint: stopHint(j.Reason), details: map[string]any{"job": j.ID, "reason": j.Reason}}
@@ -187,14 +200,20 @@ func (t *course) whyNobody(j renter.Job) string {
 	return "no acceptable offer\n" + strings.Join(lines, "\n")
 }
 
-func noOfferHint(offers map[attest.Key]renter.OfferEvent) string {
-	for _, o := range offers {
+func (t *course) noOfferHint() string {
+	if t.heard == 0 && len(t.offers) == 0 && len(t.declines) == 0 {
+		return noNetworkHint
+	}
+	for _, o := range t.offers {
 		if o.Excluded == "price_above_limit" {
 			return "raise --price, or see what is for sale: lacuna asks"
 		}
 	}
 	return "see what is for sale: lacuna asks"
 }
+
+// noNetworkHint is what a bid that nobody could hear needs.
+const noNetworkHint = "join a network with: lacuna join INVITE  (lacuna invite prints one on a peer of it)"
 
 func stopHint(reason string) string {
 	switch reason {
@@ -275,8 +294,32 @@ func jobName(j renter.Job) string {
 	return j.ID
 }
 
+// reasonTexts say in a sentence what a reason's word does not.
+var reasonTexts = map[string]string{
+	"owner":            "the provider's owner ended it",
+	"device_lost":      "the provider's device is gone",
+	"restart":          "the provider restarted",
+	"provider_gone":    "the provider is gone",
+	"provider_silent":  "the provider was not heard for too long",
+	"provider_stopped": "the provider was shut down",
+	"output_limit":     "it printed more than its limit",
+	"memory_limit":     "it took more memory than its limit",
+	"disk_limit":       "its files grew beyond their limit",
+	"deadline":         "its time was over",
+	"budget":           "its budget was spent",
+	"invalid_module":   "the file is no WASI module that runs here",
+	"not_acknowledged": "its receipts were not acknowledged",
+}
+
 func reasonText(j renter.Job) string {
-	return note(j.Detail, note(words(j.Reason), "no reason was given"))
+	text := note(reasonTexts[j.Reason], words(j.Reason))
+	if j.Reason == "local_error" {
+		text = "" // the detail says it all
+	}
+	if text != "" && j.Detail != "" {
+		text += "; "
+	}
+	return note(text+j.Detail, "no reason was given")
 }
 
 func failures(fs []market.Failure) string {

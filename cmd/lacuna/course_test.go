@@ -40,7 +40,7 @@ func story() []renter.Event {
 		{Kind: renter.EvSilence},
 		{Kind: renter.EvLost, Note: "silent for 15s"},
 		{Kind: renter.EvOutcome, Outcome: &renter.OutcomeEvent{Code: "done", Due: 3_500, Vouched: 3_500, Signers: 2}},
-		{Kind: renter.EvReputation, Reputation: &renter.ReputationEvent{Peer: key(2), BeforeBP: 4_180, AfterBP: 4_630}},
+		{Kind: renter.EvReputation, Reputation: &renter.ReputationEvent{Peer: key(2), BeforeBP: new(4_180), AfterBP: 4_630}},
 		{Kind: renter.EvState, Job: &j},
 	}
 }
@@ -92,7 +92,7 @@ func TestEnd(t *testing.T) {
 		{"dry run", renter.Job{State: renter.JobSucceeded}, 0, ""},
 		{"job's own code", renter.Job{State: renter.JobFailed, ExitCode: code(7)}, 7, ""},
 		{"code that no shell can see", renter.Job{State: renter.JobFailed, ExitCode: code(256)}, 255, ""},
-		{"no offer", renter.Job{ID: "a", State: renter.JobNoOffer}, 203, "error: find a provider for a: no peer answered\nhint:  see what is for sale: lacuna asks\n"},
+		{"no offer", renter.Job{ID: "a", State: renter.JobNoOffer}, 203, "error: find a provider for a: no peer answered\nhint:  join a network with: lacuna join INVITE  (lacuna invite prints one on a peer of it)\n"},
 		{"stopped", renter.Job{ID: "a", State: renter.JobStopped, Reason: "duration"}, 204,
 			"error: job a was stopped: duration\nhint:  allow it more time with --duration, and save its work with --checkpoint\n"},
 		{"error", renter.Job{ID: "a", State: renter.JobError, Reason: "local_error", Detail: "disk full"}, 201, "error: job a: disk full\n"},

@@ -206,6 +206,9 @@ func (d *demo) up(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
+	if err := d.checkReceiptFile(); err != nil {
+		return err
+	}
 	d.title("A network on this machine: %d providers and a renter, each a process of its own. The GPUs are simulated.", len(demoProviders))
 	d.screen.status("starting 6 peers")
 	specs := make([]testnet.PeerSpec, 0, len(demoProviders)+1)
@@ -213,8 +216,15 @@ func (d *demo) up(ctx context.Context) error {
 		specs = append(specs, testnet.PeerSpec{Name: p.name, Provide: true, GPUs: p.gpus()})
 	}
 	specs = append(specs, testnet.PeerSpec{Name: "renter"})
-	network := fmt.Sprintf("test-demo-%d", os.Getpid())
-	if d.net, err = testnet.Up(ctx, testnet.Options{Binary: self, Network: network, Peers: specs, Keep: d.keep, Logger: d.c.logger(slog.LevelWarn)}); err != nil {
+	network, dir := fmt.Sprintf("test-demo-%d", os.Getpid()), ""
+	if d.keep { // among the others, where testnet ls finds it
+		root, err := testnetRoot()
+		if err != nil {
+			return err
+		}
+		dir = filepath.Join(root, network)
+	}
+	if d.net, err = testnet.Up(ctx, testnet.Options{Dir: dir, Binary: self, Network: network, Peers: specs, Keep: d.keep, Logger: d.c.logger(slog.LevelWarn)}); err != nil {
 		return err
 	}
 	if d.dir, err = os.MkdirTemp("", "lacuna-demo-"); err != nil {
@@ -224,6 +234,19 @@ func (d *demo) up(ctx context.Context) error {
 		return errors.Join(err, d.close())
 	}
 	return nil
+}
+
+// checkReceiptFile finds out before anything is started whether the receipts can be written at the end.
+func (d *demo) checkReceiptFile() error {
+	before := exists(d.receipts)
+	f, err := os.OpenFile(d.receipts, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return usageError("name another file with --receipts", "write %s: %w", d.receipts, pathCause(err))
+	}
+	if err := f.Close(); err != nil || before {
+		return err
+	}
+	return os.Remove(d.receipts)
 }
 
 // meet learns who is who and waits for the asks.
@@ -254,7 +277,7 @@ func (d *demo) meet(ctx context.Context) error {
 	d.screen.status("")
 	for _, p := range demoProviders {
 		l := found[d.keys[p.name]].Lots[0]
-		d.say("  %-8s %-14s %6s  %-14s %s", p.name, l.Model, market.FormatBytes(l.MemBytes), p.place, l.Price.PerHour())
+		d.say("  %-8s %-14s %6s  %-14s %s", p.name, l.Model, memOf(l.MemBytes), p.place, l.Price.PerHour())
 	}
 	d.say("  %s", d.c.paint(dim, fmt.Sprintf("all %d asks found through the DHT, %s after the start", len(found), millis(uint64(d.c.now().Sub(d.start).Milliseconds())))))
 	return nil
@@ -299,6 +322,7 @@ func (d *demo) history(ctx context.Context) error {
 		}
 		jobs = append(jobs, tried{p.name, j})
 	}
+	defer d.screen.status("")
 	dropped := 0
 	for _, t := range jobs {
 		j, err := d.client.Wait(ctx, t.job.ID)
@@ -306,7 +330,11 @@ func (d *demo) history(ctx context.Context) error {
 			return err
 		}
 		verdict := "finished"
-		if j.State != renter.JobSucceeded {
+		switch j.State {
+		case renter.JobSucceeded:
+		case renter.JobNoOffer:
+			verdict = "was too slow to answer" // a busy machine, nobody's fault
+		default:
 			verdict = "let the renter down: " + words(j.Reason)
 			dropped++
 		}
@@ -316,8 +344,8 @@ func (d *demo) history(ctx context.Context) error {
 		}
 		d.say("  %-8s %-40s paid %-14s success rate %s", t.name, verdict, j.Vouched, percent(rep.MeanBP))
 	}
-	if dropped != 1 {
-		return fmt.Errorf("%d of %d tiny jobs were dropped, 1 was to be", dropped, len(jobs))
+	if dropped == 0 {
+		return errors.New("no tiny job was dropped, one was to be: this machine is too busy for the demo, try again later")
 	}
 	return nil
 }
@@ -386,7 +414,9 @@ func (d *demo) note(e renter.Event) error {
 			d.declines = append(d.declines, demoDecline{e.Decline.Peer, f.Reason.String(), f.Wanted, f.Available})
 		}
 	case renter.EvAward:
-		d.title("3. The job at %s", d.c.peer(e.Award.Peer))
+		if d.killed == "" {
+			d.title("3. The job at %s", d.c.peer(e.Award.Peer))
+		}
 	case renter.EvReputation:
 		d.reputation = e.Reputation
 	case renter.EvCheckpoint:
@@ -441,9 +471,9 @@ func (d *demo) finish(j renter.Job, report ledger.Report) error {
 		return fmt.Errorf("read the job's metrics: %w", err)
 	}
 	if d.reputation != nil {
-		r.Reputation = demoReputation{&d.reputation.BeforeBP, &d.reputation.AfterBP}
+		r.Reputation = demoReputation{d.reputation.BeforeBP, &d.reputation.AfterBP}
 	}
-	d.say("\n%s", d.c.paint(bold, fmt.Sprintf("Done in %s: accuracy %v, paid %s at %s.", millis(uint64(r.TookMS)), r.Job.Result["accuracy"], r.Cost, r.Price.PerHour())))
+	d.say("\n%s", d.c.paint(bold, fmt.Sprintf("Done in %s: accuracy %v, paid %s.", millis(uint64(r.TookMS)), r.Job.Result["accuracy"], r.Cost)))
 	if d.keep {
 		d.tour(j)
 	}
@@ -463,7 +493,7 @@ func (d *demo) tour(j renter.Job) {
 	for _, args := range []string{"ps", "inspect " + j.Name + " --auction", "asks", "receipts ls " + j.Name, "reputation " + j.Provider.String() + " --explain"} {
 		d.say("  lacuna --home %s %s", p.Home, args)
 	}
-	d.say("  lacuna testnet down %s", d.net.Dir())
+	d.say("  lacuna testnet down %s", d.net.Network())
 }
 
 // close stops the network and removes what the demo made, but for the receipt file.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"syscall"
 
 	"github.com/lacuna-network/lacuna/market/ledger"
 	"github.com/lacuna-network/lacuna/node/api"
@@ -70,6 +71,9 @@ func (c *cli) classify(err error) *exitError {
 			e.exit = exitUsage
 		}
 		return e
+	case errors.Is(err, syscall.EADDRINUSE):
+		return &exitError{exit: exitFailed, code: "address_in_use", err: err,
+			hint: "another program, or another peer of yours, listens there; choose a free port: --listen /ip4/0.0.0.0/tcp/0"}
 	case errors.Is(err, ledger.ErrProof):
 		return &exitError{exit: exitVerify, code: "verification_failed", err: err}
 	}
@@ -89,8 +93,12 @@ func (c *cli) report(err error, forJob bool) int {
 	e := c.classify(err)
 	switch c.format {
 	case "json", "jsonl":
+		var hint *string // null = none
+		if e.hint != "" {
+			hint = &e.hint
+		}
 		b, _ := json.Marshal(map[string]any{"error": map[string]any{
-			"code": e.code, "message": e.Error(), "hint": e.hint, "details": e.details}})
+			"code": e.code, "message": e.Error(), "hint": hint, "details": e.details}})
 		fmt.Fprintln(c.stderr, string(b))
 	default:
 		// Several faults at once are several lines; only the first gets the word.

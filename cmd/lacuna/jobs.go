@@ -83,6 +83,9 @@ func (c *cli) logsCommand() *cobra.Command {
 				return err
 			}
 			return d.Log(cmd.Context(), args[0], 0, follow, func(k joblog.Chunk) error {
+				if !c.human() {
+					return c.encode(k, "") // one document per piece, as it comes
+				}
 				w := c.stdout
 				if k.Stream == 2 {
 					w = c.stderr

@@ -107,6 +107,9 @@ success rate is this node's own experience, and unknown for strangers.`,
 			if err != nil || c.format == "jsonl" {
 				return err
 			}
+			if len(asks) == 0 {
+				c.say("nothing is for sale on this network, as far as this peer can see; a peer is joined with: lacuna join INVITE")
+			}
 			return c.printAsks(asks)
 		},
 	})
@@ -124,8 +127,8 @@ func (c *cli) printAsks(asks []api.AskView) error {
 		t.head = []string{"PROVIDER", "MODEL", "MEMORY", "FREE", "PRICE", "PLACE", "TIERS", "SUCCESS", "EXPIRES"}
 		for _, a := range asks {
 			success := unknown
-			if a.ScoreBP != nil {
-				success = percent(*a.ScoreBP)
+			if a.MeanBP != nil {
+				success = percent(*a.MeanBP)
 			}
 			name := c.peer(a.Peer)
 			if a.Self {
@@ -136,7 +139,7 @@ func (c *cli) printAsks(asks []api.AskView) error {
 				if l.Simulated {
 					model += " (simulated)"
 				}
-				t.row(name, model, mem(l.MemBytes), fmt.Sprintf("%d/%d", l.Free, l.Count), l.Price.PerHour(), placeOf(a.Place),
+				t.row(name, model, memOf(l.MemBytes), fmt.Sprintf("%d/%d", l.Free, l.Count), l.Price.PerHour(), placeOf(a.Place),
 					strings.Join(a.Tiers, ","), success, span(a.ExpiresAt.Sub(c.now())))
 			}
 		}

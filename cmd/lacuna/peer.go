@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 
+	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/node"
 	"github.com/lacuna-network/lacuna/node/api"
 	"github.com/lacuna-network/lacuna/node/config"
@@ -89,4 +92,47 @@ func (c *cli) withNode(ctx context.Context, overrides map[string]string, log *sl
 	cancel()
 	<-gone
 	return errors.Join(err, ended)
+}
+
+// shortPeer is the fewest last characters of a peer id that name a peer.
+const shortPeer = 4
+
+// findPeer returns the peer that a whole id names, or the last characters of one, as they are printed: among the peers
+// that the daemon is connected to, those it knows from experience and those that sell.
+func (c *cli) findPeer(ctx context.Context, d *api.Client, name string) (attest.Key, error) {
+	k, whole := attest.ParseKey(name)
+	if whole == nil {
+		return k, nil
+	}
+	known := map[attest.Key]bool{}
+	st, err := d.Status(ctx)
+	if err != nil {
+		return k, err
+	}
+	for _, p := range st.Peers {
+		known[p.Peer] = true
+	}
+	reps, err := d.Reputations(ctx)
+	if err != nil {
+		return k, err
+	}
+	for _, r := range reps {
+		known[r.Peer] = true
+	}
+	if err := d.Asks(ctx, api.AskFilter{Limit: api.DefaultAsks}, func(a api.AskView) error { known[a.Peer] = true; return nil }); err != nil {
+		return k, err
+	}
+	var found []attest.Key
+	for p := range known {
+		if len(name) >= shortPeer && strings.HasSuffix(p.String(), name) {
+			found = append(found, p)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return k, fmt.Errorf("%w, or the last characters of one that is known here", whole)
+	case 1:
+		return found[0], nil
+	}
+	return k, fmt.Errorf("peer %q: %d known peers end like that", name, len(found))
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/node/api"
 )
 
@@ -21,13 +20,6 @@ and how much of that its age has left.`,
 			if explain && len(args) == 0 {
 				return usageError("see: lacuna reputation --help", "--explain: name the peer")
 			}
-			var peer attest.Key
-			if len(args) > 0 {
-				var err error
-				if peer, err = attest.ParseKey(args[0]); err != nil {
-					return usageError("whole peer ids: lacuna reputation --no-trunc", "%w", err)
-				}
-			}
 			d, err := c.dial()
 			if err != nil {
 				return err
@@ -38,6 +30,10 @@ and how much of that its age has left.`,
 					return err
 				}
 				return c.printReputations(all)
+			}
+			peer, err := c.findPeer(cmd.Context(), d, args[0])
+			if err != nil {
+				return usageError("whole peer ids: lacuna reputation --no-trunc", "%w", err)
 			}
 			r, err := d.Reputation(cmd.Context(), peer)
 			if err != nil {

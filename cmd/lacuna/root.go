@@ -40,6 +40,7 @@ job in a sandbox, and gives both sides signed receipts of what was used.
 
 Results go to stdout, progress and logs to stderr. Every flag has a twin in the
 environment: --log-level is LACUNA_LOG_LEVEL.`,
+		Version:           version,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: c.prepare,
@@ -73,6 +74,18 @@ environment: --log-level is LACUNA_LOG_LEVEL.`,
 		}
 	}
 	root.SetHelpCommandGroupID(groupNode)
+	root.SetVersionTemplate("lacuna {{.Version}}\n")
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				if found, rest, err := root.Find(args); err != nil || found == nil || len(rest) > 0 {
+					return usageError("see: lacuna help", "there is no command %q", strings.Join(args, " "))
+				}
+				return nil
+			}
+		}
+	}
 	root.SetCompletionCommandGroupID(groupNode)
 	return root
 }

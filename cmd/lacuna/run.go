@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/node/api"
 	"github.com/lacuna-network/lacuna/node/joblog"
@@ -43,8 +44,12 @@ job (-d) needs the daemon.
 
 Ctrl-C stops the job, pays what it used and exits with 130; twice leaves at once.
 
+On a terminal, a job that can cost more than rent.confirm_above is asked about first;
+-y never asks, and neither does a script.
+
 Exit codes: the job's own when it ran to its end. Else 203 no acceptable offer,
-204 stopped (limit, deadline, provider), 202 wrong usage, 201 failed, 130 interrupted.`,
+204 stopped (limit, deadline, provider), 202 wrong usage, 206 no daemon (with -d),
+201 failed, 130 interrupted.`,
 		Example: `  # on one CPU slot, the smallest there is
   lacuna run hello.wasm
 
@@ -69,7 +74,7 @@ Exit codes: the job's own when it ran to its end. Else 203 no acceptable offer,
 			if err != nil {
 				return err
 			}
-			return c.run(cmd.Context(), spec, detach, yes)
+			return c.run(cmd.Context(), spec, flags, detach, yes)
 		},
 	}
 	fs := cmd.Flags()
@@ -82,7 +87,7 @@ Exit codes: the job's own when it ran to its end. Else 203 no acceptable offer,
 }
 
 // run posts the job and stays with it until it ends. Without a daemon it starts a light peer for that time.
-func (c *cli) run(ctx context.Context, spec market.Spec, detach, yes bool) error {
+func (c *cli) run(ctx context.Context, spec market.Spec, flags specFlags, detach, yes bool) error {
 	spec, rent, err := c.withRent(spec)
 	if err != nil {
 		return err
@@ -91,6 +96,9 @@ func (c *cli) run(ctx context.Context, spec market.Spec, detach, yes bool) error
 		return err
 	}
 	post := func(d *api.Client) error {
+		if err := c.namePeers(ctx, d, &spec, flags); err != nil {
+			return err
+		}
 		j, err := d.Submit(ctx, spec, false)
 		if err != nil {
 			return err
@@ -108,6 +116,24 @@ func (c *cli) run(ctx context.Context, spec market.Spec, detach, yes bool) error
 		return err
 	}
 	return c.withNode(ctx, light(), c.logger(slog.LevelWarn), func(d *api.Client, _ <-chan struct{}) error { return post(d) })
+}
+
+// namePeers puts the peers that the flags name into the spec. What this command prints of a peer names it too.
+func (c *cli) namePeers(ctx context.Context, d *api.Client, s *market.Spec, f specFlags) error {
+	for _, list := range []struct {
+		flag  string
+		names []string
+		to    *[]attest.Key
+	}{{"--provider", f.providers, &s.Providers}, {"--exclude", f.exclude, &s.Exclude}} {
+		for _, name := range list.names {
+			k, err := c.findPeer(ctx, d, name)
+			if err != nil {
+				return usageError("whole peer ids: lacuna asks --no-trunc", "%s: %w", list.flag, err)
+			}
+			*list.to = append(*list.to, k)
+		}
+	}
+	return nil
 }
 
 // light returns the settings of a peer that rents for the time of one job.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/node/strictyaml"
 )
@@ -106,10 +105,6 @@ func (f *specFlags) spec(args []string, getenv func(string) (string, bool)) (mar
 	}
 	s.Require, err = parseAll(f.require, market.ParsePlace)
 	try("--region", err)
-	s.Providers, err = parseAll(f.providers, attest.ParseKey)
-	try("--provider", err)
-	s.Exclude, err = parseAll(f.exclude, attest.ParseKey)
-	try("--exclude", err)
 	if len(faults) > 0 {
 		return s, usageError("see: lacuna run --help", "%s", strings.Join(faults, "\n"))
 	}

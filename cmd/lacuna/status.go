@@ -45,8 +45,11 @@ func (c *cli) printStatus(st api.Status) error {
 		t.field("peers", c.peerLine(st))
 		t.field("selling", fmt.Sprintf("%s, %s running", count(st.Devices, "device"), count(st.LeasesRunning, "lease")))
 		t.field("renting", count(st.JobsRunning, "job")+" running")
-		t.field("last bid heard", c.lastBid(st))
+		if st.Devices > 0 {
+			t.field("last bid heard", c.lastBid(st))
+		}
 		t.field("earned", fmt.Sprintf("%s due to this peer, %s vouched for, %s received", st.PromisedMicroUSD, st.VouchedMicroUSD, st.ReceivedMicroUSD))
+		t.field("owed", fmt.Sprintf("%s vouched by this peer, nothing settled", st.OwedMicroUSD))
 		if len(st.Drops) > 0 {
 			t.field("dropped", drops(st.Drops))
 		}

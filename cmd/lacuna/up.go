@@ -44,7 +44,14 @@ func (c *cli) upCommand() *cobra.Command {
 		Long: `Start this machine's peer in the foreground, or with -d in the background. The first
 start makes the identity and a commented config file in the home.
 
-Without --provide it is a light client: it rents, and sells nothing.`,
+Without --provide it is a light client: it rents, and sells nothing.
+
+Simulated GPUs are described in JSON, a list of objects. Only model is needed; load and
+idle are what the sensors show while it works and rests:
+
+  [{"model": "RTX 4090", "count": 2, "price": "0.21 USD/h", "place": "eu/de/berlin",
+    "load": [{"for": "10s", "util": 9500, "power_mw": 330000, "temp_c": 66}],
+    "idle": {"util": 0, "power_mw": 21000, "temp_c": 38}}]`,
 		Example: `  lacuna up -d                              rent from this machine
   lacuna up --provide --place eu/de         sell its devices
   lacuna up --network test --provide --simulate-gpus gpus.json
@@ -117,6 +124,11 @@ func (c *cli) firstConfig(network string) error {
 func (c *cli) up(ctx context.Context, overrides map[string]string) error {
 	return c.withNode(ctx, overrides, c.logger(slog.LevelInfo), func(d *api.Client, gone <-chan struct{}) error {
 		st, err := d.Status(ctx)
+		select {
+		case <-gone: // stopped before it could be asked
+			return nil
+		default:
+		}
 		if err != nil {
 			return err
 		}
@@ -137,9 +149,9 @@ func (c *cli) up(ctx context.Context, overrides map[string]string) error {
 
 // alone says what to do on a network of one.
 func (c *cli) alone(ctx context.Context, d *api.Client) {
-	fmt.Fprintln(c.stderr, "no peers    join a network with: lacuna join INVITE")
+	fmt.Fprintln(c.stderr, "no peers  join a network with: lacuna join INVITE")
 	if invite, err := d.Invite(ctx); err == nil {
-		fmt.Fprintf(c.stderr, "            or let another peer join this one: lacuna join %s\n", invite)
+		fmt.Fprintf(c.stderr, "          or let another peer join this one: lacuna join %s\n", invite)
 	}
 }
 

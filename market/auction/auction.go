@@ -48,7 +48,7 @@ func Theta(s market.Spec) uint64 {
 // Bounds of an auction.
 const (
 	MaxKept       = 32 // offers kept, the best by score
-	StrangerSeats = 8  // of these, seats that keys without own evidence share, by lowest H(bid ‖ key)
+	StrangerSeats = 8  // of these, seats that keys without own evidence share, see [Keep]
 	DirectCopies  = 8  // peers that get the bid directly
 	minWindow     = 250 * time.Millisecond
 	maxWindow     = 2 * time.Second
@@ -170,7 +170,8 @@ func (b *Book) Add(e Entry) Entry {
 func (b *Book) Entries() []Entry { return Keep(b.rules.Bid, slices.Concat(b.known, b.strangers)) }
 
 // Keep returns the entries that an auction keeps, best first: at most [MaxKept], among them at most [StrangerSeats] of
-// keys without own evidence, those with the lowest H(bid ‖ key), which no one can choose.
+// keys without own evidence: of those that can win, then of the others, the ones with the lowest H(bid ‖ key), which no
+// one can choose.
 func Keep(bid attest.Digest, entries []Entry) []Entry {
 	var out, strangers []Entry
 	for _, e := range entries {
@@ -185,7 +186,8 @@ func Keep(bid attest.Digest, entries []Entry) []Entry {
 	return out[:min(len(out), MaxKept)]
 }
 
-// seated returns the strangers that get a seat.
+// seated returns the strangers that get a seat. An offer that cannot win takes none from one that can: a provider that
+// the renter names would else be drawn out by a crowd that it did not ask for.
 func seated(bid attest.Digest, strangers []Entry) []Entry {
 	if len(strangers) <= StrangerSeats {
 		return strangers
@@ -198,7 +200,13 @@ func seated(bid attest.Digest, strangers []Entry) []Entry {
 	for i, e := range strangers {
 		places[i] = place{attest.Sum(append(bid[:len(bid):len(bid)], e.Offer.Provider[:]...)), i}
 	}
-	sort.SliceStable(places, func(i, j int) bool { return bytes.Compare(places[i].seat[:], places[j].seat[:]) < 0 })
+	sort.SliceStable(places, func(i, j int) bool {
+		a, b := strangers[places[i].i].Excluded != "", strangers[places[j].i].Excluded != ""
+		if a != b {
+			return b
+		}
+		return bytes.Compare(places[i].seat[:], places[j].seat[:]) < 0
+	})
 	out := make([]Entry, StrangerSeats)
 	for i := range out {
 		out[i] = strangers[places[i].i]

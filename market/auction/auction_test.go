@@ -342,6 +342,24 @@ func TestFloodOfNewcomers(t *testing.T) {
 	}
 }
 
+// A stranger that the renter names keeps its seat among many that it did not ask for.
+func TestNamedStrangerKeepsItsSeat(t *testing.T) {
+	for named := range uint64(40) {
+		r := rules
+		r.Providers = []attest.Key{markettest.FakeKey(named)}
+		b := auction.NewBook(r)
+		for i := range uint64(40) {
+			b.Add(entry(i, 250_000, 8000, false))
+		}
+		if diff := cmp.Diff([]uint64{named}, order(auction.Clear(bidID, b.Entries()))); diff != "" {
+			t.Errorf("who can win (-want +got):\n%s", diff)
+		}
+		if n := len(b.Entries()); n != auction.StrangerSeats {
+			t.Errorf("%d kept, want %d", n, auction.StrangerSeats)
+		}
+	}
+}
+
 // With the price that a stranger's first failure costs, the known peer at 0.25 beats every made-up key at the same price.
 func TestKnownPeerBeatsStrangersAtItsPrice(t *testing.T) {
 	b := auction.NewBook(rules)

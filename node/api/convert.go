@@ -71,10 +71,15 @@ func ViewDevice(provider attest.Key, d gpu.Device, price market.MicroUSD, state,
 	return v
 }
 
-// ViewAsk shows an ask that was verified. score is the own score of its provider, nil without evidence.
-func ViewAsk(a market.Ask, score *int, self bool) AskView {
-	return AskView{Peer: a.Provider, Lots: full(a.Lots), Place: place(a.Place), Tiers: names(a.Tiers), Workloads: names(a.Workloads),
-		ExpiresAt: at(a.ExpiresAt), Agent: a.Agent, Addrs: full(a.Addrs), ScoreBP: score, Self: self}
+// ViewAsk shows an ask that was verified. score and mean are the own score and success rate of its provider, nil without
+// evidence.
+func ViewAsk(a market.Ask, score, mean *int, self bool) AskView {
+	lots := []LotView{}
+	for _, l := range a.Lots {
+		lots = append(lots, LotView{Model: l.Model, Class: l.Class, MemBytes: known(l.MemBytes), Count: l.Count, Free: l.Free, Price: l.Price, Simulated: l.Simulated})
+	}
+	return AskView{Peer: a.Provider, Lots: lots, Place: place(a.Place), Tiers: names(a.Tiers), Workloads: names(a.Workloads),
+		ExpiresAt: at(a.ExpiresAt), Agent: a.Agent, Addrs: full(a.Addrs), ScoreBP: score, MeanBP: mean, Self: self}
 }
 
 // ViewAuction shows an auction and computes its choice again. A record that does not explain its award is shown all

@@ -159,9 +159,9 @@ func TestUnknownIsNull(t *testing.T) {
 		{"leased device", api.ViewDevice(attest.Key{1}, device, 7, "leased", "", &lease, &gpu.Sample{Device: "GPU-secret", At: markettest.Start(), TempC: &temp}),
 			map[string]any{"lease": lease.String(), "telemetry": map[string]any{"device": market.NewDeviceID(attest.Key{1}, "GPU-secret").String(),
 				"at": markettest.Start().UTC().Format(time.RFC3339Nano), "temp_c": 60.0}}},
-		{"ask of a stranger", api.ViewAsk(ask, nil, false),
-			map[string]any{"place": nil, "score_bp": nil, "lots": []any{}, "addrs": []any{}, "tiers": []any{"gold"}, "workloads": []any{"wasm"}, "expires_at": "1970-01-01T00:00:01Z"}},
-		{"ask of a peer", api.ViewAsk(market.Ask{Place: market.Place{Continent: "eu"}}, &score, true), map[string]any{"place": "eu", "score_bp": 500.0, "self": true}},
+		{"ask of a stranger", api.ViewAsk(ask, nil, nil, false),
+			map[string]any{"place": nil, "score_bp": nil, "mean_bp": nil, "lots": []any{}, "addrs": []any{}, "tiers": []any{"gold"}, "workloads": []any{"wasm"}, "expires_at": "1970-01-01T00:00:01Z"}},
+		{"ask of a peer", api.ViewAsk(market.Ask{Place: market.Place{Continent: "eu"}}, &score, &score, true), map[string]any{"place": "eu", "score_bp": 500.0, "mean_bp": 500.0, "self": true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -29,6 +29,7 @@ type Status struct {
 	PromisedMicroUSD market.MicroUSD   `json:"promised_microusd"`      // due to this peer over all leases
 	ReceivedMicroUSD market.MicroUSD   `json:"received_microusd"`      // of that, settled
 	VouchedMicroUSD  market.MicroUSD   `json:"vouched_to_us_microusd"` // of that, covered by vouchers
+	OwedMicroUSD     market.MicroUSD   `json:"vouched_by_us_microusd"` // what this peer promised as a renter
 	Drops            map[string]uint64 `json:"drops"`                  // what was heard and not acted on, by reason
 }
 
@@ -62,16 +63,28 @@ type DeviceView struct {
 
 // AskView is a standing ask.
 type AskView struct {
-	Peer      attest.Key   `json:"peer"`
-	Lots      []market.Lot `json:"lots"`
-	Place     *string      `json:"place"` // null = not told
-	Tiers     []string     `json:"tiers"`
-	Workloads []string     `json:"workloads"`
-	ExpiresAt time.Time    `json:"expires_at"`
-	Agent     string       `json:"agent"`
-	Addrs     []string     `json:"addrs"`
-	ScoreBP   *int         `json:"score_bp"` // null = no own evidence
-	Self      bool         `json:"self"`
+	Peer      attest.Key `json:"peer"`
+	Lots      []LotView  `json:"lots"`
+	Place     *string    `json:"place"` // null = not told
+	Tiers     []string   `json:"tiers"`
+	Workloads []string   `json:"workloads"`
+	ExpiresAt time.Time  `json:"expires_at"`
+	Agent     string     `json:"agent"`
+	Addrs     []string   `json:"addrs"`
+	ScoreBP   *int       `json:"score_bp"` // null = no own evidence
+	MeanBP    *int       `json:"mean_bp"`  // success rate that auctions rank by; null = no own evidence
+	Self      bool       `json:"self"`
+}
+
+// LotView is a number of equal devices on sale.
+type LotView struct {
+	Model     string          `json:"model"`
+	Class     string          `json:"class"`
+	MemBytes  *uint64         `json:"mem_bytes"` // per device; null = unknown
+	Count     uint64          `json:"count"`
+	Free      uint64          `json:"free"`
+	Price     market.MicroUSD `json:"price_per_gpu_hour_microusd"`
+	Simulated bool            `json:"simulated"`
 }
 
 // AuctionView is one auction of a job.

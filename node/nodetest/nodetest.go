@@ -24,19 +24,23 @@ type Peer struct {
 	Client *api.Client
 	Home   string
 	config map[string]string
+	logger *slog.Logger // nil = by the environment
 	t      testing.TB
 	stop   func() error
 }
 
 // Start runs a peer with these config values, by key. It is stopped when the test ends.
-func Start(t testing.TB, values map[string]string) *Peer {
+func Start(t testing.TB, values map[string]string) *Peer { return StartLogging(t, values, nil) }
+
+// StartLogging is [Start] with a logger of the test's own.
+func StartLogging(t testing.TB, values map[string]string, logger *slog.Logger) *Peer {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "lacuna") // t.TempDir makes paths too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	p := &Peer{t: t, Home: dir, config: map[string]string{
+	p := &Peer{t: t, Home: dir, logger: logger, config: map[string]string{
 		"network.name": "test-node", "network.listen": "/ip4/127.0.0.1/tcp/0,/ip4/127.0.0.1/udp/0/quic-v1"}}
 	for k, v := range values {
 		p.config[k] = v
@@ -48,6 +52,11 @@ func Start(t testing.TB, values map[string]string) *Peer {
 
 // StartProvider runs a peer that sells the simulated devices described by the JSON list.
 func StartProvider(t testing.TB, gpus string, values map[string]string) *Peer {
+	return StartProviderLogging(t, gpus, values, nil)
+}
+
+// StartProviderLogging is [StartProvider] with a logger of the test's own.
+func StartProviderLogging(t testing.TB, gpus string, values map[string]string, logger *slog.Logger) *Peer {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "gpus.json")
 	if err := os.WriteFile(file, []byte(gpus), 0o600); err != nil {
@@ -57,7 +66,7 @@ func StartProvider(t testing.TB, gpus string, values map[string]string) *Peer {
 	for k, v := range values {
 		all[k] = v
 	}
-	return Start(t, all)
+	return StartLogging(t, all, logger)
 }
 
 func (p *Peer) start() {
@@ -73,6 +82,9 @@ func (p *Peer) start() {
 	logger := slog.New(slog.DiscardHandler)
 	if os.Getenv("LACUNA_TEST_LOG") != "" {
 		logger = slog.New(slog.NewTextHandler(p.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	if p.logger != nil {
+		logger = p.logger
 	}
 	n, err := node.New(node.Options{Home: h, Config: c, Version: "test", Logger: logger})
 	if err != nil {
@@ -93,6 +105,9 @@ func (p *Peer) start() {
 		p.t.Fatal(err)
 	}
 }
+
+// Config returns the value of a config key that the peer was started with, "" if it was left at its default.
+func (p *Peer) Config(key string) string { return p.config[key] }
 
 // Stop ends the peer in order. A second call does nothing.
 func (p *Peer) Stop() {

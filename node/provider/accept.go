@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,18 +17,17 @@ import (
 
 // Award answers an award: with the provider's own signature over the lease, or with a signed refusal.
 func (p *Provider) Award(ctx context.Context, from attest.Key, award attest.Envelope, terms []byte) (attest.Envelope, error) {
+	now, id := time.Now(), award.ID()
 	if !p.started(ctx) {
-		return attest.Envelope{}, context.Canceled
+		return p.refuse(id, market.Failure{Reason: market.Stopping, Wanted: "a new lease", Available: "none, the provider is stopping"}, now)
 	}
-	now := time.Now()
 	l, err := market.OpenLease(award, p.network, market.AwardDomain)
 	if err != nil || l.Renter != from || l.Provider != p.o.Signer.Key() {
 		p.metrics.dropped.WithLabelValues("award").Inc()
-		return attest.Envelope{}, fmt.Errorf("award does not hold: %w", err)
+		return p.refuse(id, market.Failure{Reason: market.TermsDiffer, Wanted: "an award by its sender to this provider", Available: "none"}, now)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	id := award.ID()
 	if t := p.tenancies[id]; t != nil {
 		return t.rec.Accept, nil // the same award again: the answer was lost on its way
 	}
@@ -36,12 +36,7 @@ func (p *Provider) Award(ctx context.Context, from attest.Key, award attest.Enve
 		fail = p.holdDevices(id, s.devices, now)
 	}
 	if fail != nil {
-		p.metrics.refusals.Inc()
-		refusal, ok := p.decline(id, []market.Failure{*fail}, now)
-		if !ok {
-			return attest.Envelope{}, fmt.Errorf("refusal cannot be signed")
-		}
-		return refusal, nil
+		return p.refuse(id, *fail, now)
 	}
 	t, err := p.enter(id, l, work, s, award, terms, now)
 	if err != nil {
@@ -51,8 +46,22 @@ func (p *Provider) Award(ctx context.Context, from attest.Key, award attest.Enve
 	s.used = true
 	p.metrics.accepts.Inc()
 	p.wake()
-	p.group.Go(func() error { t.live(p.ctx); return nil })
+	p.group.Go(func() error {
+		t.live(p.ctx)
+		p.deliver(p.ctx, t)
+		return nil
+	})
 	return t.rec.Accept, nil
+}
+
+// refuse signs the refusal of an award.
+func (p *Provider) refuse(award attest.Digest, why market.Failure, now time.Time) (attest.Envelope, error) {
+	p.metrics.refusals.Inc()
+	refusal, ok := p.decline(award, []market.Failure{why}, now)
+	if !ok {
+		return attest.Envelope{}, errors.New("refusal cannot be signed")
+	}
+	return refusal, nil
 }
 
 // judgeAward holds an award against the offer it names, what this provider can run, and the renter's credit. The

@@ -1,6 +1,8 @@
 package provider
 
 import (
+	"math"
+	"math/bits"
 	"time"
 
 	"github.com/lacuna-network/lacuna/attest"
@@ -63,6 +65,20 @@ func (c *credit) position(renter attest.Key, but attest.Digest, now time.Time) l
 		}
 	}
 	return p
+}
+
+// affordable returns the running time that the lease's budget pays for.
+func affordable(l market.Lease) time.Duration {
+	hi, lo := bits.Mul64(uint64(l.Budget), uint64(time.Hour/time.Millisecond))
+	if hi >= uint64(l.Price) {
+		return math.MaxInt64
+	}
+	deviceMS, _ := bits.Div64(hi, lo, uint64(l.Price))
+	ms := deviceMS / uint64(len(l.Devices))
+	if ms > uint64(market.MaxDuration/time.Millisecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(ms) * time.Millisecond
 }
 
 // admit holds the next interval of a tenancy against both gates. It returns nil, and counts the interval as running, or

@@ -15,6 +15,7 @@ import (
 	"github.com/lacuna-network/lacuna/gpu"
 	"github.com/lacuna-network/lacuna/gpu/meter"
 	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/market/ledger"
 	"github.com/lacuna-network/lacuna/node/runner"
 	"github.com/lacuna-network/lacuna/node/store"
 )
@@ -70,22 +71,30 @@ func (t *tenancy) awaitStart(ctx context.Context) bool {
 	return false
 }
 
-// leave frees the devices. What the renter may still claim stays.
+// leave ends what live does. What the renter may still claim stays.
 func (t *tenancy) leave() {
+	t.free()
+	t.update(func() { t.done = true })
+	switch {
+	case t.void():
+		t.p.discard(t)
+	case t.claimed():
+		t.p.drop(t) // the stream may have ended before this
+	}
+}
+
+// free gives the devices back, to the plan and to the renter's credit. A second call does nothing.
+func (t *tenancy) free() {
 	t.p.mu.Lock()
+	defer t.p.mu.Unlock()
+	if t.freed {
+		return
+	}
+	t.freed = true
 	t.p.plan.Release(t.id)
 	t.p.credit.use(t.lease.Renter, -len(t.lease.Devices))
 	delete(t.p.credit.running, t.id)
-	void := t.rec.State == market.Void
-	if void {
-		delete(t.p.tenancies, t.id)
-	}
 	t.p.wake()
-	t.p.mu.Unlock()
-	t.update(func() { t.done = true })
-	if void {
-		t.scrub()
-	}
 }
 
 // stage brings module, inputs and checkpoint here. It is free, and bounded in time.
@@ -107,11 +116,17 @@ func (t *tenancy) stage(ctx context.Context) (runner.Job, *stopCause) {
 		return job, t.why()
 	}
 	t.p.log.Warn("inputs did not arrive", "lease", t.id.Short(), "err", err)
-	if errors.Is(err, errLocal) {
+	switch {
+	case errors.Is(err, errLocal):
 		return job, &stopCause{market.CodeProviderAbort, "stage_failed"}
+	case errors.Is(err, errJob):
+		return job, &stopCause{market.CodeLimit, "invalid_job"}
 	}
 	return job, &stopCause{market.CodeLimit, "inputs_unavailable"}
 }
+
+// errJob marks a job that no provider could run, such as one whose folders lie in one another.
+var errJob = errors.New("job is not valid")
 
 // errLocal marks a fault of this machine, not of the renter.
 var errLocal = errors.New("on this machine")
@@ -138,6 +153,9 @@ func (t *tenancy) fetchAll(ctx context.Context) (runner.Job, error) {
 	}
 	for _, f := range t.terms.Inputs {
 		job.Inputs = append(job.Inputs, runner.Mount{Host: blobs.Path(f.Digest), Guest: f.Path})
+	}
+	if err := job.Validate(); err != nil {
+		return job, fmt.Errorf("%w: %w", errJob, err)
 	}
 	if err := os.MkdirAll(job.Dir, 0o700); err != nil {
 		return job, fmt.Errorf("%w: %w", errLocal, err)
@@ -253,7 +271,7 @@ func (t *tenancy) meterUntilEnd(ctx context.Context, proc runner.Process, m *met
 		case <-snap.C:
 			t.takeSnapshot(snaps)
 		case <-patience:
-			return kill(stopCause{market.CodeUnpaid, "not_acknowledged"})
+			return kill(stopCause{market.CodeUnpaid, unpaidReasons[m.refused]})
 		case <-changed:
 		case <-interval.C:
 			if patience != nil {
@@ -271,6 +289,9 @@ func (t *tenancy) meterUntilEnd(ctx context.Context, proc runner.Process, m *met
 	}
 }
 
+// unpaidReasons say which gate a job stood before until its renter's time was up.
+var unpaidReasons = map[ledger.Gate]string{ledger.AcknowledgementGate: "not_acknowledged", ledger.MoneyGate: "credit_exceeded"}
+
 // gate pauses the process when the next interval may not begin, and lets it go on when it may. It returns what the
 // loop should wait for meanwhile.
 func (t *tenancy) gate(proc runner.Process, m *metering, patience <-chan time.Time) (<-chan time.Time, <-chan struct{}) {
@@ -287,6 +308,7 @@ func (t *tenancy) gate(proc runner.Process, m *metering, patience <-chan time.Ti
 		_ = t.advance(market.EvResume)
 		return nil, nil
 	case patience == nil:
+		m.refused = refusal.Gate
 		t.p.log.Info("job stands still", "lease", t.id.Short(), "reason", refusal.Error())
 		_ = proc.Pause()
 		m.pause()
@@ -301,10 +323,14 @@ func (t *tenancy) gate(proc runner.Process, m *metering, patience <-chan time.Ti
 
 // metering turns time and samples into receipts.
 type metering struct {
-	t      *tenancy
-	meter  *meter.Meter
-	begin  time.Time // monotonic zero
-	anchor int64     // Unix ms of the zero
+	t       *tenancy
+	meter   *meter.Meter
+	begin   time.Time     // monotonic zero
+	anchor  int64         // Unix ms of the zero
+	running bool          // the meter runs
+	seen    time.Duration // when the meter was last told the time
+	most    time.Duration // running time that may be billed so far; see advance
+	refused ledger.Gate   // that the job stood before last
 }
 
 // newMetering starts the clock. Receipt time is the anchor plus monotonic time; the anchor is the wall clock, or the
@@ -318,21 +344,44 @@ func (t *tenancy) newMetering() *metering {
 		}
 	}
 	m.meter.Start(0)
+	m.running, m.most = true, min(t.lease.Interval(), affordable(t.lease))
 	m.sample()
 	return m
 }
 
 func lastTimeKey(d gpu.Device) string { return "last_time/" + d.ID }
 
-func (m *metering) at() time.Duration { return time.Since(m.begin) }
-func (m *metering) pause()            { m.meter.Pause(m.at()) }
-func (m *metering) resume()           { m.meter.Resume(m.at()) }
+// advance returns the time. An interval that runs late, because this machine was busy, is billed only as far as the
+// gates and the budget admitted it.
+func (m *metering) advance() time.Duration {
+	at := time.Since(m.begin)
+	if left := m.most - m.meter.Running(); m.running && at-m.seen > left {
+		m.meter.Pause(m.seen + left)
+		m.running = false
+	}
+	m.seen = at
+	return at
+}
+
+func (m *metering) pause() {
+	m.sample() // the device may rest from now on, and what it drew until here counts
+	m.meter.Pause(m.advance())
+	m.running = false
+}
+
+func (m *metering) resume() {
+	at := m.advance()
+	if m.meter.Running() < m.most {
+		m.meter.Resume(at)
+		m.running = true
+	}
+}
 
 func (m *metering) sample() {
 	now := time.Now()
 	for _, d := range m.t.devices {
 		if s, err := m.t.p.o.Devices.Sample(d.ID, now); err == nil {
-			m.meter.Sample(m.at(), s)
+			m.meter.Sample(m.advance(), s)
 		}
 	}
 }
@@ -340,8 +389,10 @@ func (m *metering) sample() {
 // cut signs the receipt of the interval that ends now and writes it, synced, before anyone sees it.
 func (m *metering) cut(state receipt.State, out *attest.Digest) error {
 	t := m.t
-	m.sample()
-	at := m.at()
+	if m.running || state == receipt.Running {
+		m.sample() // but not of a device that rests already
+	}
+	at := m.advance()
 	units, cum, tel := m.meter.Cut(at)
 	t.mu.Lock()
 	tail, challenge := t.tail, t.challenge
@@ -377,5 +428,9 @@ func (m *metering) cut(state receipt.State, out *attest.Digest) error {
 	t.p.mu.Unlock()
 	t.p.metrics.receipts.Inc()
 	t.update(func() { t.tail = next })
+	m.most = min(m.meter.Running()+t.lease.Interval(), affordable(t.lease))
+	if state == receipt.Running {
+		m.resume()
+	}
 	return nil
 }

@@ -19,12 +19,15 @@ import (
 // lastVoucherWait is how long a renter that is there may take to acknowledge the last receipt.
 const lastVoucherWait = 10 * time.Second
 
+// handOver is how long a provider that stops lets a renter take the end of its lease.
+const handOver = 2 * time.Second
+
 // end writes down how the lease ended: outputs, last receipt, result, outcome. The devices are free before the renter
 // has fetched anything.
 func (t *tenancy) end(ctx context.Context, e ending) {
 	res := &work.Result{Code: e.cause.code, Reason: e.cause.reason, LogBytes: t.log.Size()}
 	state, out := receipt.Failed, (*attest.Digest)(nil)
-	if e.cause.code == market.CodeDone {
+	if e.cause.code == market.CodeDone { // only a process that ended by itself has this cause
 		state = receipt.Final
 		code := uint64(uint32(e.result.ExitCode))
 		res.ExitCode = &code
@@ -53,13 +56,13 @@ func (t *tenancy) end(ctx context.Context, e ending) {
 	if err := t.advance(event); err != nil {
 		t.p.log.Error("end of lease is not written", "lease", t.id.Short(), "err", err)
 	}
-	t.p.mu.Lock()
-	t.p.plan.Release(t.id)
-	t.p.wake()
-	t.p.mu.Unlock()
-	t.awaitLastVoucher(ctx)
+	t.free()
+	t.awaitRenter(ctx, func() bool { return t.acknowledged() || t.theirs != nil })
 	if err := t.signOutcome(*res); err != nil {
 		t.p.log.Error("outcome cannot be signed", "lease", t.id.Short(), "err", err)
+	}
+	if ctx.Err() != nil { // the renter takes the end with it before the connection goes
+		t.awaitRenter(ctx, func() bool { return t.theirs != nil })
 	}
 }
 
@@ -98,36 +101,38 @@ func (t *tenancy) collect(job runner.Job) (attest.Digest, market.File, error) {
 	return market.OutputsDigest(files), market.File{Path: "manifest", Digest: d, Bytes: n}, nil
 }
 
-// awaitLastVoucher waits until the renter has acknowledged the last receipt, as long as it is there, or for a while if
-// it is away.
-func (t *tenancy) awaitLastVoucher(ctx context.Context) {
+// awaitRenter waits until done, which is called under t.mu, as long as the renter is there, or for a while if it is away.
+// When this process ends, only a renter that is there is waited for, and not for long.
+func (t *tenancy) awaitRenter(ctx context.Context, done func() bool) {
 	deadline := time.Now().Add(t.p.o.Policy.ClaimWindow)
 	present := time.Now().Add(lastVoucherWait)
+	leaving := ctx.Done()
 	for {
 		t.mu.Lock()
-		changed, sessions := t.changed, t.sessions
-		acked := t.tail.Seq == 0 || (t.voucher != nil && t.voucher.AckSeq == t.tail.Seq)
-		ended := t.theirs != nil
+		changed, sessions, over := t.changed, t.sessions, done()
 		t.mu.Unlock()
 		until := deadline
-		if sessions > 0 {
+		switch {
+		case sessions > 0:
 			until = present
-		} else {
+		case leaving == nil:
+			return
+		default:
 			present = time.Now().Add(lastVoucherWait)
 		}
-		if acked || ended {
+		if over {
 			return
 		}
 		timer := time.NewTimer(time.Until(until))
 		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
+		case <-leaving:
+			leaving, present = nil, time.Now().Add(handOver)
 		case <-timer.C:
+			timer.Stop()
 			return
 		case <-changed:
-			timer.Stop()
 		}
+		timer.Stop()
 	}
 }
 

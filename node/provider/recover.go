@@ -61,6 +61,10 @@ func (p *Provider) recover(ctx context.Context) error {
 		if err := p.release(t); err != nil {
 			return err
 		}
+		if t.void() {
+			p.discard(t)
+			continue
+		}
 		p.group.Go(func() error { p.deliver(ctx, t); return nil })
 	}
 	return nil
@@ -77,7 +81,10 @@ func (p *Provider) load(id attest.Digest, rec ledger.Record) (*tenancy, error) {
 		return nil, err
 	}
 	t := newTenancy(p, id, l, w, rec)
-	t.done, t.challenge = true, rec.Challenge
+	t.done, t.freed, t.challenge = true, true, rec.Challenge
+	if rec.ReadyAt > 0 {
+		t.readyAt = time.UnixMilli(rec.ReadyAt)
+	}
 	close(t.started)
 	if _, env, err := p.o.Store.LastReceipt(id); err == nil {
 		r, err := attest.Decode[receipt.Receipt](env)
@@ -231,40 +238,72 @@ func (p *Provider) sweep() error {
 // deliveryPauses are the times between attempts to tell a renter how its lease ended.
 var deliveryPauses = [...]time.Duration{0, 2 * time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour}
 
-// deliver brings this side's outcome and unacknowledged receipts to the renter, and takes its voucher and its own
-// outcome back.
+// deliver brings this side's outcome and unacknowledged receipts to a renter that was not there to take them, and takes
+// its voucher and its own outcome back. What the lease left is thrown away when nobody claimed it in time.
 func (p *Provider) deliver(ctx context.Context, t *tenancy) {
+	if t.void() {
+		return
+	}
 	for _, pause := range deliveryPauses {
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
-		if t.mine == nil || t.claimed() {
+		if !t.awaitAbsence(ctx, pause) {
 			return
 		}
 		if err := p.deliverOnce(ctx, t); err != nil {
 			p.log.Debug("outcome is not delivered yet", "lease", t.id.Short(), "err", err)
 		}
 	}
+	t.mu.Lock()
+	kept := time.Until(time.UnixMilli(t.rec.EndedAt).Add(keepUnclaimed))
+	t.mu.Unlock()
+	if t.awaitAbsence(ctx, kept) {
+		p.discard(t)
+	}
+}
+
+// awaitAbsence waits for that long, and then until no work stream is attached. It returns false when ctx ends or nothing
+// is left to tell.
+func (t *tenancy) awaitAbsence(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	waited := false
+	for {
+		t.mu.Lock()
+		changed, sessions := t.changed, t.sessions
+		t.mu.Unlock()
+		if ctx.Err() != nil || t.settled() {
+			return false
+		}
+		if waited && sessions == 0 {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+			waited = true
+		case <-changed:
+		}
+	}
 }
 
 func (p *Provider) deliverOnce(ctx context.Context, t *tenancy) error {
-	first := uint64(1)
+	t.mu.Lock()
+	first, last, mine := uint64(1), t.tail.Seq, t.mine
 	if t.voucher != nil {
 		first = t.voucher.AckSeq + 1
 	}
+	t.mu.Unlock()
+	if mine == nil {
+		return errors.New("there is no outcome")
+	}
 	var receipts []attest.Envelope
-	for seq := first; seq <= t.tail.Seq && len(receipts) < deal.MaxReceipts; seq++ {
+	for seq := first; seq <= last; seq++ {
 		env, err := p.o.Store.Receipt(t.id, seq)
 		if err != nil {
 			return err
 		}
 		receipts = append(receipts, env)
 	}
-	answer, err := p.o.Deal.SendOutcome(ctx, t.lease.Renter, t.rec.Addrs, deal.Ending{Outcome: *t.mine, Receipts: receipts})
+	answer, err := p.o.Deal.SendOutcome(ctx, t.lease.Renter, t.rec.Addrs, deal.Ending{Outcome: *mine, Receipts: receipts})
 	if err != nil {
 		return err
 	}
@@ -280,6 +319,7 @@ func (p *Provider) deliverOnce(ctx context.Context, t *tenancy) error {
 		if err := t.takeOutcome(*answer.Outcome); err != nil {
 			return err
 		}
+		t.update(func() { t.delivered = true })
 		p.drop(t)
 	}
 	return nil

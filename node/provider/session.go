@@ -8,7 +8,7 @@ import (
 	"github.com/lacuna-network/lacuna/attest/receipt"
 	"github.com/lacuna-network/lacuna/gpu"
 	"github.com/lacuna-network/lacuna/market"
-	"github.com/lacuna-network/lacuna/node/store"
+	"github.com/lacuna-network/lacuna/market/ledger"
 	"github.com/lacuna-network/lacuna/p2p/work"
 )
 
@@ -54,9 +54,13 @@ func (p *Provider) drop(t *tenancy) {
 	t.mu.Lock()
 	over := t.done && t.sessions == 0
 	t.mu.Unlock()
-	if !over {
-		return
+	if over {
+		p.discard(t)
 	}
+}
+
+// discard forgets a lease and what is left of it on this machine.
+func (p *Provider) discard(t *tenancy) {
 	p.mu.Lock()
 	_, mine := p.tenancies[t.id]
 	delete(p.tenancies, t.id)
@@ -149,7 +153,7 @@ func (t *tenancy) usageAt(seq uint64, tail receipt.Tail) (gpu.Usage, attest.Dige
 	return r.Cum, env.ID(), err
 }
 
-// takeOutcome stores the renter's word on how the lease ended. If the lease is in force, it ends.
+// takeOutcome stores the renter's word on how the lease ended, if it holds. If the lease is in force, it ends either way.
 func (t *tenancy) takeOutcome(e attest.Envelope) error {
 	o, err := market.OpenOutcome(e, t.p.network, t.id, t.lease)
 	if err != nil {
@@ -158,11 +162,24 @@ func (t *tenancy) takeOutcome(e attest.Envelope) error {
 	if e.Signer != t.lease.Renter {
 		return errors.New("outcome is not the renter's")
 	}
-	if err := t.p.o.Store.PutOutcome(t.id, e); err != nil && !errors.Is(err, store.ErrConflict) {
+	t.stop(stopCause{market.CodeRenterCancel, "renter_ended"})
+	var last attest.Envelope
+	if o.LastSeq > 0 {
+		if last, err = t.p.o.Store.Receipt(t.id, o.LastSeq); err != nil {
+			return err
+		}
+	}
+	vouchers, err := t.p.o.Store.Vouchers(t.id)
+	if err != nil {
+		return err
+	}
+	if err := ledger.CheckOutcome(o, t.lease, last, vouchers); err != nil {
+		return err
+	}
+	if err := t.p.o.Store.PutOutcome(t.id, e); err != nil {
 		return err
 	}
 	t.update(func() { t.theirs = &e })
-	t.stop(stopCause{o.Code, "renter_ended"})
 	return nil
 }
 
@@ -181,8 +198,11 @@ func (t *tenancy) pump(ctx context.Context, s *work.Session, start work.Start) e
 	cur := cursor{receipt: start.Receipt, log: start.LogOffset, checkpoint: start.Checkpoint}
 	for {
 		t.mu.Lock()
-		changed := t.changed
+		changed, void := t.changed, t.rec.State == market.Void
 		t.mu.Unlock()
+		if void { // the start came too late
+			return s.Send(work.Frame{Cancel: &work.Cancel{Reason: "no_start"}})
+		}
 		logChanged, more, err := t.sendNew(s, &cur)
 		if err != nil {
 			return err

@@ -47,9 +47,12 @@ type tenancy struct {
 	mine      *attest.Envelope // outcome, this side
 	theirs    *attest.Envelope // outcome, renter's side
 	cause     *stopCause
-	sessions  int // attached work streams
-	done      bool
+	sessions  int                    // attached work streams
+	done      bool                   // live has returned, or never ran in this process
+	delivered bool                   // the renter has been told the end and what it lacked
 	blobs     map[attest.Digest]bool // what the renter may fetch
+
+	freed bool // its devices were given back; under Provider.mu
 }
 
 func newTenancy(p *Provider, id attest.Digest, l market.Lease, w market.Terms, rec ledger.Record) *tenancy {
@@ -155,6 +158,25 @@ func (t *tenancy) claimed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.mine != nil && t.theirs != nil
+}
+
+// void reports whether the lease never came into force.
+func (t *tenancy) void() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rec.State == market.Void
+}
+
+// settled reports whether both sides have signed the end, and the renter has seen every receipt.
+func (t *tenancy) settled() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mine != nil && t.theirs != nil && (t.delivered || t.acknowledged())
+}
+
+// acknowledged reports whether a voucher accepts the last receipt. The caller holds t.mu.
+func (t *tenancy) acknowledged() bool {
+	return t.tail.Seq == 0 || t.voucher != nil && t.voucher.AckSeq == t.tail.Seq
 }
 
 // allow lets the renter fetch a blob.

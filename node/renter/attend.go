@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/attest/receipt"
 	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/node/joblog"
 	"github.com/lacuna-network/lacuna/p2p"
 	"github.com/lacuna-network/lacuna/p2p/work"
 )
@@ -40,7 +42,8 @@ func (r *Renter) attend(ctx context.Context, t *task, h *hire) leaseEnd {
 			h.chain.stop()
 		}
 	}()
-	a := &attendance{r: r, t: t, h: h, heard: time.Now(), base: r.totalsBefore(t, h)}
+	r.setBase(t, h)
+	a := &attendance{r: r, t: t, h: h, heard: time.Now()}
 	for {
 		end, err := a.session(ctx)
 		if end != nil {
@@ -53,7 +56,7 @@ func (r *Renter) attend(ctx context.Context, t *task, h *hire) leaseEnd {
 		a.noteSilence()
 		switch live := r.o.Host.Probe(ctx, h.provider, r.recordAddrs(h.id)); {
 		case live == p2p.Gone:
-			return leaseEnd{move: true, code: market.CodeLost, reason: "provider_gone"}
+			return a.lost()
 		case time.Since(a.heard) > lostAfter:
 			return leaseEnd{move: true, code: market.CodeLost, reason: "provider_silent"}
 		}
@@ -78,6 +81,16 @@ func (r *Renter) recordAddrs(id attest.Digest) []string {
 	return rec.Addrs
 }
 
+// setBase notes the job's figures over the leases before this one. Late receipts of those do not come in between.
+func (r *Renter) setBase(t *task, h *hire) {
+	r.late.Lock()
+	defer r.late.Unlock()
+	base := r.totalsBefore(t, h)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.base, t.baseOf = base, h.id
+}
+
 // totalsBefore sums the job's figures over the leases before this one.
 func (r *Renter) totalsBefore(t *task, h *hire) totals {
 	j := t.snapshot()
@@ -91,10 +104,7 @@ func (r *Renter) totalsBefore(t *task, h *hire) totals {
 			r.log.Warn("earlier lease cannot be read", "lease", id.Short(), "err", err)
 			continue
 		}
-		sum.receipts += int(c.tail.Seq)
-		sum.cost += c.due
-		sum.vouched += c.vouched()
-		sum.ranMS += c.ran()
+		sum = sum.plus(c.totals(), totals{})
 	}
 	return sum
 }
@@ -118,7 +128,6 @@ type attendance struct {
 	r         *Renter
 	t         *task
 	h         *hire
-	base      totals
 	heard     time.Time // last frame, heartbeats with the rest
 	silent    bool      // it was said that the provider is not heard
 	ckptDone  uint64    // number of the last checkpoint stored
@@ -126,8 +135,24 @@ type attendance struct {
 	outputs   chan error // result of fetching the outputs; nil until the result came
 	fetched   bool       // outputs are here, or there are none
 	theirs    *attest.Envelope
+	stated    market.Outcome // what theirs says
 	stopAsked bool
 	stopAt    time.Time
+	idle      time.Duration // how long streams were open since the lease last came further, up to since
+	since     time.Time
+}
+
+// came notes that the lease came further.
+func (a *attendance) came() { a.idle, a.since = 0, time.Now() }
+
+// stuck reports whether the provider, which is there, has owed the next step for too long: the start, a receipt, the end.
+// Neither a heartbeat nor the job's output is a step, and time without a stream does not count.
+func (a *attendance) stuck() bool {
+	allowed := a.h.lease.Interval() + a.r.o.Patience
+	if a.h.chain.begin.IsZero() {
+		allowed = market.StageMax + a.r.o.Patience
+	}
+	return a.outputs == nil && a.idle+time.Since(a.since) > allowed
 }
 
 // session follows one work stream. It returns how the lease ended, or why the stream did.
@@ -140,7 +165,8 @@ func (a *attendance) session(ctx context.Context) (*leaseEnd, error) {
 		return nil, err
 	}
 	defer s.Close()
-	defer func() { a.heard = s.Heard() }()
+	a.since = time.Now()
+	defer func() { a.heard, a.idle = s.Heard(), a.idle+time.Since(a.since) }()
 	if err := s.Send(work.Frame{Start: a.startFrame()}); err != nil {
 		return nil, err
 	}
@@ -205,6 +231,7 @@ func (a *attendance) session(ctx context.Context) (*leaseEnd, error) {
 				return a.outputsLost(ctx, err), err
 			}
 			a.fetched, a.outputs = true, nil
+			a.came()
 		case c := <-ckpts:
 			fetching = false
 			if c != nil {
@@ -214,6 +241,9 @@ func (a *attendance) session(ctx context.Context) (*leaseEnd, error) {
 				}
 			}
 		case <-quiet.C:
+			if a.stuck() {
+				return &leaseEnd{move: true, code: market.CodeProviderAbort, reason: "no_progress"}, nil
+			}
 			if looking || time.Since(s.Heard()) < quietAfter {
 				continue
 			}
@@ -223,7 +253,8 @@ func (a *attendance) session(ctx context.Context) (*leaseEnd, error) {
 			looking = false
 			if is {
 				a.noteSilence()
-				return &leaseEnd{move: true, code: market.CodeLost, reason: "provider_gone"}, nil
+				end := a.lost()
+				return &end, nil
 			}
 		case f := <-frames:
 			a.silent = false
@@ -236,6 +267,13 @@ func (a *attendance) session(ctx context.Context) (*leaseEnd, error) {
 			}
 		}
 	}
+}
+
+// lost gives up a provider whose process is gone. A connection over QUIC would outlive it by half a minute, and swallow what
+// is said to it after its restart.
+func (a *attendance) lost() leaseEnd {
+	a.r.o.Host.Disconnect(a.h.provider)
+	return leaseEnd{move: true, code: market.CodeLost, reason: "provider_gone"}
 }
 
 // noteSilence says, once for each silence, that the provider is not heard.
@@ -268,14 +306,20 @@ func (a *attendance) take(ctx context.Context, s *work.Session, f work.Frame) (*
 	case f.Receipt != nil:
 		return a.pay(s, *f.Receipt)
 	case f.Result != nil && a.result == nil:
+		if err := a.checkResult(*f.Result); err != nil {
+			a.r.drop("result", err)
+			return &leaseEnd{move: true, code: market.CodeProviderAbort, reason: "bad_result"}, nil
+		}
 		a.result = f.Result
+		a.came()
 		a.fetchOutputs(ctx)
 	case f.Outcome != nil:
 		if err := a.checkOutcome(*f.Outcome); err != nil {
-			a.r.log.Warn("outcome does not hold", "lease", a.h.id.Short(), "err", err)
+			a.r.drop("outcome", err)
 			return &leaseEnd{move: true, code: market.CodeProviderAbort, reason: "bad_outcome"}, nil
 		}
 		a.theirs = f.Outcome
+		a.came()
 	case f.Cancel != nil:
 		return &leaseEnd{move: true, code: market.CodeLost, reason: "provider_forgot"}, nil
 	}
@@ -287,6 +331,7 @@ func (a *attendance) ready() error {
 	now := time.Now()
 	if a.h.chain.begin.IsZero() {
 		a.h.chain.begin = now
+		a.came()
 	}
 	if err := a.r.setState(a.h.id, market.EvReady, ""); err != nil {
 		return err
@@ -303,9 +348,13 @@ func (a *attendance) ready() error {
 
 func (a *attendance) appendLog(l *work.Log) (*leaseEnd, error) {
 	if end := l.Offset + uint64(len(l.Data)); end > a.t.snapshot().Spec.LogBytes+work.MaxLogData {
-		return &leaseEnd{code: market.CodeProviderAbort, reason: "log_too_long"}, nil
+		return &leaseEnd{move: true, code: market.CodeProviderAbort, reason: "log_too_long"}, nil
 	}
-	if err := a.t.log.AppendAt(int(l.Stream), a.h.logBase+l.Offset, l.Data); err != nil {
+	switch err := a.t.log.AppendAt(int(l.Stream), a.h.logBase+l.Offset, l.Data); {
+	case errors.Is(err, joblog.ErrGap):
+		a.r.drop("log", err)
+		return &leaseEnd{move: true, code: market.CodeProviderAbort, reason: "bad_log"}, nil
+	case err != nil:
 		return nil, err
 	}
 	if a.t.snapshot().ToOutMS == nil {
@@ -323,7 +372,7 @@ func (a *attendance) pay(s *work.Session, e attest.Envelope) (*leaseEnd, error) 
 	c := a.h.chain
 	rc, voucher, err := c.accept(e, time.Now())
 	if errors.Is(err, errBadReceipt) {
-		a.r.log.Warn("receipt does not hold", "lease", a.h.id.Short(), "peer", a.h.provider, "err", err)
+		a.r.drop("receipt", err)
 		_ = s.Send(work.Frame{Cancel: &work.Cancel{Reason: "bad_receipt"}})
 		return &leaseEnd{move: true, code: market.CodeProviderAbort, reason: "bad_receipt"}, nil
 	}
@@ -341,10 +390,11 @@ func (a *attendance) pay(s *work.Session, e attest.Envelope) (*leaseEnd, error) 
 	if err := s.Send(work.Frame{Voucher: voucher}); err != nil {
 		return nil, err
 	}
-	if err := a.t.update(func(j *Job) { c.book(j, a.base) }); err != nil {
+	a.came()
+	if err := a.t.update(func(j *Job) { c.book(j, a.t.base) }); err != nil {
 		return nil, err
 	}
-	a.t.emit(Event{Kind: EvReceipt, Receipt: receiptEvent(*rc, a.base.cost+c.due)})
+	a.t.emit(Event{Kind: EvReceipt, Receipt: receiptEvent(*rc, a.t.snapshot().Cost)})
 	a.t.emit(Event{Kind: EvVoucher, Voucher: &VoucherEvent{Seq: c.voucher.Seq, Total: c.voucher.Total, AckSeq: c.voucher.AckSeq}})
 	return nil, nil
 }
@@ -360,6 +410,21 @@ func receiptEvent(rc receipt.Receipt, cost market.MicroUSD) *ReceiptEvent {
 	return e
 }
 
+// checkResult reports a result that the last receipt does not bear out, or that lacks what the end of a job has.
+func (a *attendance) checkResult(res work.Result) error {
+	switch tail := a.h.chain.tail; {
+	case res.Code > market.CodeUnpaid:
+		return errors.New("it has an unknown code")
+	case res.Code != market.CodeDone:
+		return nil
+	case tail.Last.State != receipt.Final:
+		return errors.New("it states the end of the job, and there is no final receipt")
+	case res.ExitCode == nil || *res.ExitCode > math.MaxUint32 || res.Manifest == nil:
+		return errors.New("it states the end of the job without exit code or outputs")
+	}
+	return nil
+}
+
 // checkOutcome holds the provider's outcome against what this side has.
 func (a *attendance) checkOutcome(e attest.Envelope) error {
 	if e.Signer != a.h.provider {
@@ -369,14 +434,22 @@ func (a *attendance) checkOutcome(e attest.Envelope) error {
 	if err != nil {
 		return err
 	}
-	c := a.h.chain
-	if o.LastSeq != c.tail.Seq || o.Head != c.tail.ID || o.Due != c.due || o.Vouched > c.vouched() {
-		return fmt.Errorf("it states %d receipts, %s due, %s vouched; here are %d, %s and %s", o.LastSeq, o.Due, o.Vouched, c.tail.Seq, c.due, c.vouched())
+	if o.LastSeq != a.h.chain.tail.Seq {
+		return fmt.Errorf("it states %d receipts, here are %d", o.LastSeq, a.h.chain.tail.Seq)
 	}
-	if a.result != nil && o.Code != a.result.Code {
-		return fmt.Errorf("it states %s, the result was %s", o.Code, a.result.Code)
+	a.stated = o
+	return a.r.checkOutcome(o, a.h.lease)
+}
+
+// sameEnd reports whether result and outcome of the provider say the same.
+func sameEnd(res work.Result, o market.Outcome) bool {
+	code := func(p *uint64) uint64 {
+		if p == nil {
+			return math.MaxUint64 // no exit code is as large
+		}
+		return *p
 	}
-	return nil
+	return res.Code == o.Code && code(res.ExitCode) == code(o.ExitCode)
 }
 
 // ended returns the end of the lease once result, outputs and outcome are here. It signs the outcome too and sends it.
@@ -386,7 +459,11 @@ func (a *attendance) ended(s *work.Session) *leaseEnd {
 	}
 	end := &leaseEnd{code: a.result.Code, reason: a.result.Reason, result: a.result, theirs: a.theirs}
 	end.move = a.result.Code == market.CodeProviderAbort
-	mine, err := a.r.countersign(a.h, *a.theirs)
+	if !sameEnd(*a.result, a.stated) {
+		a.r.log.Warn("outcome is not what the result was", "lease", a.h.id.Short())
+		return &leaseEnd{move: true, code: market.CodeProviderAbort, reason: "bad_outcome"}
+	}
+	mine, err := a.r.countersign(a.h, *a.theirs, a.stated)
 	if err != nil {
 		a.r.log.Warn("outcome is not countersigned", "lease", a.h.id.Short(), "err", err)
 		return end

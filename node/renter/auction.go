@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/lacuna-network/lacuna/attest"
@@ -24,8 +25,10 @@ type openAuction struct {
 	book    *auction.Book
 	opened  time.Time
 	answers chan answer
+	outrun  int                    // awards refused because another one came first
 	busy    int                    // declines whose only reason is that all devices are taken
 	seen    map[attest.Digest]bool // answers judged; one may come by gossip and again directly
+	unheard map[attest.Key]bool    // providers that the spec names and that have not answered
 	class   string
 }
 
@@ -50,6 +53,7 @@ func (r *Renter) holdAuction(ctx context.Context, t *task) (*openAuction, error)
 	if err != nil {
 		return nil, err
 	}
+	r.metrics.auctions.Inc()
 	bid := env.ID()
 	r.mu.Lock()
 	r.auctions[bid] = a
@@ -80,7 +84,10 @@ func (r *Renter) holdAuction(ctx context.Context, t *task) (*openAuction, error)
 		}
 	}
 	cancel()
-	a.record.Heard = uint64(heard + <-direct)
+	for waiting := len(a.answers); waiting > 0; waiting-- { // they came in time; announcing the bid may take the whole window
+		r.judge(t, a, <-a.answers, evidence)
+	}
+	a.record.Heard = uint64(max(heard, <-direct)) // mostly the same peers
 	a.record.TookMS = uint64(time.Since(a.opened).Milliseconds())
 	a.record.Entries, a.record.Received = a.book.Entries(), uint64(a.book.Received)
 	return a, r.ctx.Err() // not the window's own end
@@ -110,9 +117,12 @@ func (r *Renter) openAuction(t *task, j Job) (*openAuction, attest.Envelope, err
 	theta := auction.Theta(s)
 	rules := auction.Rules{Bid: env.ID(), Demand: b, Theta: theta, MaxPrice: s.MaxPrice, StartWithin: s.StartWithin, Providers: s.Providers,
 		Exclude: append(s.Exclude[:len(s.Exclude):len(s.Exclude)], t.failedProviders()...)}
-	a := &openAuction{bid: b, book: auction.NewBook(rules), opened: now, answers: make(chan answer, answerQueue), class: class, seen: map[attest.Digest]bool{},
+	a := &openAuction{bid: b, book: auction.NewBook(rules), opened: now, answers: make(chan answer, answerQueue), class: class, seen: map[attest.Digest]bool{}, unheard: map[attest.Key]bool{},
 		record: auction.Record{Bid: env, OpenedAt: now.UnixMilli(), WindowMS: uint64(window.Milliseconds()), Reference: r.reference(class),
 			Theta: theta, MaxPrice: s.MaxPrice, StartWithin: uint64(s.StartWithin.Milliseconds()), Providers: rules.Providers, Exclude: rules.Exclude}}
+	for _, k := range s.Providers {
+		a.unheard[k] = true
+	}
 	return a, env, t.update(func(j *Job) { j.State, j.Attempts = JobBidding, j.Attempts+1 })
 }
 
@@ -198,6 +208,7 @@ func (a *openAuction) places() []string {
 func (r *Renter) Answer(ctx context.Context, from attest.Key, e attest.Envelope) deal.Code {
 	about, ok := aboutBid(e)
 	if !ok || e.Signer != from {
+		r.drop("answer", errors.New("malformed, or not of the sender"))
 		return deal.Refused
 	}
 	r.mu.Lock()
@@ -237,9 +248,10 @@ func (r *Renter) judge(t *task, a *openAuction, ans answer, scores *scores) bool
 	if ans.env.Domain == market.DeclineDomain {
 		d, err := market.OpenDecline(ans.env, r.network, bid)
 		if err != nil {
-			r.log.Debug("decline dropped", "peer", ans.from, "err", err)
+			r.drop("decline", err)
 			return false
 		}
+		delete(a.unheard, d.Provider)
 		a.record.DeclineCount++
 		if len(d.Failures) == 1 && d.Failures[0].Reason == market.Busy {
 			a.busy++
@@ -255,9 +267,10 @@ func (r *Renter) judge(t *task, a *openAuction, ans answer, scores *scores) bool
 		err = o.Answers(a.bid)
 	}
 	if err != nil {
-		r.log.Debug("offer dropped", "peer", ans.from, "err", err)
+		r.drop("offer", err)
 		return false
 	}
+	delete(a.unheard, o.Provider)
 	mean, known := scores.mean(o.Provider)
 	e := a.book.Add(auction.Entry{Envelope: ans.env, Offer: o, MeanBP: mean, Known: known, ArrivedMS: uint64(time.Since(a.opened).Milliseconds())})
 	t.emit(Event{Kind: EvOffer, Offer: &OfferEvent{Peer: o.Provider, Price: o.Price, Model: o.Devices[0].Model, Count: len(o.Devices),
@@ -267,9 +280,10 @@ func (r *Renter) judge(t *task, a *openAuction, ans answer, scores *scores) bool
 }
 
 // worthRepeating reports whether another announcement may bring an acceptable offer without the renter changing
-// anything: nobody has answered yet, or somebody's devices are only busy.
+// anything: nobody has answered yet, or somebody's devices are only busy or went to another award meanwhile. Where the spec names providers, the offers of
+// others do not count as answers: a named one that is slow to dial back would else lose the job to those who cannot win.
 func (a *openAuction) worthRepeating() bool {
-	return a.record.Received == 0 && (a.record.DeclineCount == 0 || a.busy > 0)
+	return len(a.unheard) > 0 || a.outrun > 0 || a.record.Received == 0 && (a.record.DeclineCount == 0 || a.busy > 0)
 }
 
 // reference is the median of recent clearing prices, 0 for none.
@@ -302,6 +316,9 @@ func (r *Renter) sendDirect(ctx context.Context, a *openAuction, env attest.Enve
 			go func() {
 				defer func() { done <- struct{}{} }()
 				reply, ok, err := r.o.Deal.SendBid(ctx, t.peer, t.addrs, env)
+				if err != nil {
+					r.log.Debug("bid was not answered directly", "peer", t.peer, "err", err)
+				}
 				if err != nil || !ok {
 					return
 				}
@@ -360,14 +377,34 @@ func (r *Renter) directTargets(ctx context.Context, a *openAuction, j Job, out c
 			break
 		}
 	}
-	// One look-up among those that may serve the bid, one among all: who cannot serve it may say why.
-	for _, q := range []find.Query{{Classes: a.classes(), Places: a.places(), Limit: auction.DirectCopies}, {Limit: auction.DirectCopies}} {
-		for ask := range r.o.Find.Lookup(ctx, q) {
-			if !send(ask.Ask.Provider, ask.Ask.Addrs) {
-				return
-			}
+	for ask := range r.twoLookups(ctx, a) {
+		if !send(ask.Provider, ask.Addrs) {
+			return
 		}
 	}
+}
+
+// twoLookups looks among the asks that may serve the bid and, at the same time, among all: who cannot serve it may say
+// why.
+func (r *Renter) twoLookups(ctx context.Context, a *openAuction) <-chan market.Ask {
+	found := make(chan market.Ask)
+	var both sync.WaitGroup
+	for _, q := range []find.Query{{Classes: a.classes(), Places: a.places(), Limit: auction.DirectCopies}, {Limit: auction.DirectCopies}} {
+		both.Go(func() { // ends with ctx
+			for x := range r.o.Find.Lookup(ctx, q) {
+				select {
+				case found <- x.Ask:
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+	go func() {
+		both.Wait()
+		close(found)
+	}()
+	return found
 }
 
 // shuffled returns the keys in random order, so that nobody can count on being asked.

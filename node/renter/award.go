@@ -30,6 +30,9 @@ func (r *Renter) award(ctx context.Context, t *task, work prepared, a *openAucti
 		case refusal != nil:
 			a.record.Refusals = append(a.record.Refusals, refusal.env)
 			t.emit(Event{Kind: EvRefused, Decline: &refusal.DeclineEvent})
+			if f := refusal.Failures; len(f) == 1 && (f[0].Reason == market.Sold || f[0].Reason == market.OfferGone) {
+				a.outrun++
+			}
 			continue
 		case h == nil:
 			a.record.Failed = append(a.record.Failed, e.Offer.Provider)
@@ -141,6 +144,7 @@ func (r *Renter) awardTo(ctx context.Context, t *task, work prepared, e auction.
 		return nil, nil, err
 	}
 	h.chain.stop = stop
+	r.metrics.awards.Inc()
 	return h, nil, t.update(func(j *Job) {
 		j.State, j.Provider, j.Lease, j.Price, j.Simulated = JobStarting, &h.provider, &h.id, l.Price, l.Simulated
 		j.Leases = append(slices.Clone(j.Leases), h.id)

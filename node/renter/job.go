@@ -199,6 +199,6 @@ type OutcomeEvent struct {
 // ReputationEvent says how a provider's score moved by a lease.
 type ReputationEvent struct {
 	Peer     attest.Key `json:"peer"`
-	BeforeBP int        `json:"before_bp"`
+	BeforeBP *int       `json:"before_bp"` // null = no own evidence before
 	AfterBP  int        `json:"after_bp"`
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/gpu"
 	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/p2p/blob"
 	"github.com/lacuna-network/lacuna/p2p/work"
 )
 
@@ -55,13 +56,18 @@ func (r *Renter) fetchOutputs(ctx context.Context, t *task, h *hire, manifest ma
 		return fmt.Errorf("%w: %w", errOutputs, err)
 	}
 	var total, done uint64
+	spec := t.snapshot().Spec
 	for _, f := range files {
 		if err := market.CheckRelativePath(f.Path); err != nil {
 			return fmt.Errorf("%w: %w", errOutputs, err)
 		}
-		if total += f.Bytes; total > t.snapshot().Spec.DiskBytes {
+		if _, _, ok := destination(spec.Outputs, f.Path, ""); !ok {
+			return fmt.Errorf("%w: %s is in no output folder of the job", errOutputs, f.Path)
+		}
+		if f.Bytes > spec.DiskBytes-total {
 			return fmt.Errorf("%w: they are larger than the job's disk limit", errOutputs)
 		}
+		total += f.Bytes
 	}
 	if market.OutputsDigest(files) != *out {
 		return fmt.Errorf("%w: the list is not the one that the last receipt names", errOutputs)
@@ -73,13 +79,27 @@ func (r *Renter) fetchOutputs(ctx context.Context, t *task, h *hire, manifest ma
 		if err := r.o.Blobs.Fetch(ctx, h.provider, nil, f.Digest, f.Bytes, progress); err != nil {
 			return fmt.Errorf("fetch %s: %w", f.Path, err)
 		}
+		if n, ok := blobs.Has(f.Digest); !ok || n != f.Bytes {
+			return fmt.Errorf("%w: %s has %d bytes, the list says %d", errOutputs, f.Path, n, f.Bytes)
+		}
 		done += f.Bytes
 	}
 	if err := t.update(func(j *Job) { j.OutputsDigest, j.Outputs = out, files }); err != nil {
 		return err
 	}
-	_, err = r.place(t, "")
+	if _, err = r.place(t, ""); errors.Is(err, errPlace) { // they are here; Fetch writes them when there is room for them
+		r.log.Warn("outputs cannot be written", "job", t.snapshot().ID, "err", err)
+		t.emit(Event{Kind: EvTransfer, Note: err.Error()})
+		return nil
+	}
 	return err
+}
+
+// lies reports whether err is the other side's doing, such as other bytes than it named, so that asking again is of no use.
+func lies(err error) bool {
+	wrong := (*blob.DigestError)(nil)
+	return errors.Is(err, errOutputs) || errors.As(err, &wrong) || errors.Is(err, blob.ErrTooLarge) ||
+		errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrNotAllowed)
 }
 
 // outputsLost says what it means that outputs could not be fetched: the provider's lie, or only a broken stream.
@@ -88,13 +108,9 @@ func (a *attendance) outputsLost(ctx context.Context, err error) *leaseEnd {
 	switch {
 	case ctx.Err() != nil:
 		return &leaseEnd{detached: true}
-	case errors.Is(err, errOutputs):
-		a.r.log.Warn("outputs do not hold", "lease", a.h.id.Short(), "err", err)
+	case lies(err):
+		a.r.drop("outputs", err)
 		return &leaseEnd{move: true, code: market.CodeProviderAbort, reason: "bad_outputs"}
-	case errors.Is(err, errPlace):
-		a.r.log.Warn("outputs cannot be written", "err", err)
-		a.t.emit(Event{Kind: EvTransfer, Note: err.Error()})
-		return nil
 	}
 	return nil
 }

@@ -85,6 +85,7 @@ func (c *chain) accept(e attest.Envelope, now time.Time) (*receipt.Receipt, *att
 	}
 	c.issued = append(c.issued[slices.Index(c.issued, rc.Challenge):], fresh)
 	c.tail, c.voucher, c.voucherID, c.due = next, &v, env.ID(), v.Total
+	c.r.metrics.receipts.Inc()
 	return &rc, &env, nil
 }
 
@@ -162,17 +163,24 @@ func (c *chain) restore(first receipt.Challenge, readyAt int64) error {
 // ran returns the billable device-ms accepted.
 func (c *chain) ran() uint64 { return c.tail.Last.Cum[gpu.BillableDeviceMS] }
 
-// book puts the chain's figures into the job. The job's totals of earlier leases are in base.
+// totals are the chain's figures.
+func (c *chain) totals() totals { return totals{int(c.tail.Seq), c.due, c.vouched(), c.ran()} }
+
+// book puts the chain's figures into the job, on top of those of earlier leases.
 func (c *chain) book(j *Job, base totals) {
-	j.Receipts = base.receipts + int(c.tail.Seq)
-	j.Cost = base.cost + c.due
-	j.Vouched = base.vouched + c.vouched()
-	j.RanMS = base.ranMS + c.ran()
+	sum := base.plus(c.totals(), totals{})
+	j.Receipts, j.Cost, j.Vouched, j.RanMS = sum.receipts, sum.cost, sum.vouched, sum.ranMS
 }
 
-// totals are a job's figures over the leases before the current one.
+// totals are the figures of one lease, or of a job over several.
 type totals struct {
 	receipts      int
 	cost, vouched market.MicroUSD
 	ranMS         uint64
+}
+
+// plus returns t with what more has beyond less, which it contains.
+func (t totals) plus(more, less totals) totals {
+	return totals{t.receipts + more.receipts - less.receipts, t.cost + more.cost - less.cost,
+		t.vouched + more.vouched - less.vouched, t.ranMS + more.ranMS - less.ranMS}
 }

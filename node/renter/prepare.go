@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -22,6 +23,23 @@ import (
 type prepared struct {
 	terms market.Terms
 	blobs []attest.Digest // what the winner may fetch
+}
+
+// checkModule reports a file that cannot be a WebAssembly module, before anybody is asked to run it.
+func checkModule(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("wasm: %w", err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return fmt.Errorf("wasm: %s is no regular file", path)
+	}
+	var magic [8]byte
+	if _, err := io.ReadFull(f, magic[:]); err != nil || string(magic[:]) != "\x00asm\x01\x00\x00\x00" {
+		return fmt.Errorf("wasm: %s is no WebAssembly module; with Go, build one by GOOS=wasip1 GOARCH=wasm go build", path)
+	}
+	return nil
 }
 
 func makeDir(dir string) error {

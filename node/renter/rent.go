@@ -55,6 +55,7 @@ func (r *Renter) rent(ctx context.Context, t *task, h *hire) {
 			return
 		}
 		t.moves++
+		r.metrics.moves.Inc()
 		standing = without(standing, h.provider)
 		h = nil
 	}
@@ -212,5 +213,5 @@ func (a *openAuction) summary() string {
 		}
 		return fmt.Sprintf("%d peers could hear the bid, none answered", a.record.Heard)
 	}
-	return fmt.Sprintf("%d offers, none acceptable; %d declines", a.record.Received, a.record.DeclineCount)
+	return fmt.Sprintf("none of %d offers is acceptable, and %d providers declined", a.record.Received, a.record.DeclineCount)
 }

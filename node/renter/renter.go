@@ -32,6 +32,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lacuna-network/lacuna/attest"
@@ -54,9 +55,10 @@ var (
 	ErrSpec      = errors.New("job is not valid")
 	ErrRunning   = errors.New("job is still running")
 	ErrNoOutputs = errors.New("job has no outputs")
+	ErrNameTaken = errors.New("a job of that name is under way")
 )
 
-// Options set up a [Renter]. All fields but Logger are required.
+// Options set up a [Renter]. All fields but Exclude, Logger and Registerer are required.
 type Options struct {
 	Signer  attest.Signer
 	Network string // name
@@ -71,13 +73,21 @@ type Options struct {
 	Files   *blob.Store
 	JobsDir string
 	Exclude []attest.Key // never hired
-	Logger  *slog.Logger
+	// Patience is how long a provider that is there may owe a receipt, or the end of a lease; 0 = 30 s.
+	Patience time.Duration
+
+	Logger     *slog.Logger          // nil discards
+	Registerer prometheus.Registerer // nil: counters are kept but not exported
 }
+
+// defaultPatience lets a provider's busy machine recover, and is longer than its own wait for a last voucher.
+const defaultPatience = 30 * time.Second
 
 // Renter is the buying side of a peer. Use [New].
 type Renter struct {
 	o       Options
 	log     *slog.Logger
+	metrics *metrics
 	network attest.Digest
 
 	mu       sync.Mutex
@@ -103,7 +113,10 @@ func New(o Options) (*Renter, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Renter{o: o, log: o.Logger, network: attest.NetworkID(o.Network), tasks: map[string]*task{},
+	if o.Patience == 0 {
+		o.Patience = defaultPatience
+	}
+	return &Renter{o: o, log: o.Logger, metrics: newMetrics(o.Registerer), network: attest.NetworkID(o.Network), tasks: map[string]*task{},
 		auctions: map[attest.Digest]*openAuction{}, serving: map[*serving]bool{}, up: make(chan struct{})}, nil
 }
 
@@ -131,10 +144,12 @@ type task struct {
 	changed chan struct{}
 	job     Job
 	events  []Event
-	dropped uint64    // events that were forgotten
-	stopped bool      // Stop was called
-	ended   bool      // nothing more will happen
-	told    time.Time // last event about a transfer
+	dropped uint64        // events that were forgotten
+	stopped bool          // Stop was called
+	ended   bool          // nothing more will happen
+	base    totals        // the job's figures over the leases before the one attended last
+	baseOf  attest.Digest // which is this
+	told    time.Time     // last event about a transfer
 
 	// What follows belongs to the job's own goroutine, but for lost, which is under mu too.
 	moves    int          // times the job moved to another provider
@@ -216,7 +231,7 @@ func (r *Renter) Submit(ctx context.Context, spec market.Spec, dryRun bool) (Job
 	}
 	spec = spec.WithDefaults()
 	spec.Exclude = append(slices.Clone(spec.Exclude), r.o.Exclude...)
-	if err := spec.Validate(); err != nil {
+	if err := errors.Join(spec.Validate(), checkModule(spec.Module)); err != nil {
 		return Job{}, fmt.Errorf("%w: %w", ErrSpec, err)
 	}
 	var raw [6]byte
@@ -224,6 +239,9 @@ func (r *Renter) Submit(ctx context.Context, spec market.Spec, dryRun bool) (Job
 	id := hex.EncodeToString(raw[:])
 	if spec.Name == "" {
 		spec.Name = strings.TrimSuffix(filepath.Base(spec.Module), ".wasm") + "-" + id[:4]
+	}
+	if j, err := r.Job(spec.Name); err == nil && !j.State.Final() && j.Name == spec.Name {
+		return Job{}, fmt.Errorf("job %s: %w; it is job %s", spec.Name, ErrNameTaken, j.ID)
 	}
 	t, err := r.newTask(Job{ID: id, Name: spec.Name, Spec: spec, State: JobBidding, CreatedAt: time.Now().UTC(), DryRun: dryRun})
 	if err != nil {

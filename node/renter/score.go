@@ -44,8 +44,12 @@ func (r *Renter) learn(t *task, h *hire, code market.Code, reason string) error 
 	if err != nil {
 		return err
 	}
-	t.emit(Event{Kind: EvReputation, Reputation: &ReputationEvent{Peer: h.provider,
-		BeforeBP: reputation.Score(r.o.Params, before, now).ScoreBP, AfterBP: reputation.Score(r.o.Params, after, now).ScoreBP}})
+	ev := &ReputationEvent{Peer: h.provider, AfterBP: reputation.Score(r.o.Params, after, now).ScoreBP}
+	if len(before) > 0 {
+		bp := reputation.Score(r.o.Params, before, now).ScoreBP
+		ev.BeforeBP = &bp
+	}
+	t.emit(Event{Kind: EvReputation, Reputation: ev})
 	return nil
 }
 

@@ -13,9 +13,17 @@ import (
 	"github.com/lacuna-network/lacuna/p2p/deal"
 )
 
-// countersign signs the provider's outcome and writes both down, synced.
-func (r *Renter) countersign(h *hire, theirs attest.Envelope) (*attest.Envelope, error) {
+// countersign signs the provider's outcome o and writes both down, synced. If the provider had not seen the last voucher
+// yet, this side states the end with that voucher instead.
+func (r *Renter) countersign(h *hire, theirs attest.Envelope, o market.Outcome) (*attest.Envelope, error) {
 	mine := r.o.Signer.SignBytes(market.OutcomeRenterDomain, theirs.Payload)
+	if o.Vouched != h.chain.vouched() || o.LastVoucher != h.chain.voucherID {
+		o.Vouched, o.LastVoucher = h.chain.vouched(), h.chain.voucherID
+		var err error
+		if mine, err = r.o.Signer.Sign(market.OutcomeRenterDomain, o); err != nil {
+			return nil, err
+		}
+	}
 	var b store.Batch
 	b.PutOutcome(h.id, theirs)
 	b.PutOutcome(h.id, mine)
@@ -23,6 +31,22 @@ func (r *Renter) countersign(h *hire, theirs attest.Envelope) (*attest.Envelope,
 		return nil, fmt.Errorf("write outcome: %w", err)
 	}
 	return &mine, nil
+}
+
+// checkOutcome holds an outcome of a lease against the receipts and vouchers that are here.
+func (r *Renter) checkOutcome(o market.Outcome, l market.Lease) error {
+	var last attest.Envelope
+	var err error
+	if o.LastSeq > 0 {
+		if last, err = r.o.Store.Receipt(o.Lease, o.LastSeq); err != nil {
+			return err
+		}
+	}
+	vouchers, err := r.o.Store.Vouchers(o.Lease)
+	if err != nil {
+		return err
+	}
+	return ledger.CheckOutcome(o, l, last, vouchers)
 }
 
 // endAlone signs this side's word on how the lease ended, for a provider that is not there.
@@ -34,11 +58,7 @@ func (r *Renter) endAlone(h *hire, code market.Code, reason string) (*attest.Env
 	if err != nil {
 		return nil, err
 	}
-	err = r.o.Store.PutOutcome(h.id, env)
-	if errors.Is(err, store.ErrConflict) { // an earlier run of this process signed one
-		return nil, nil
-	}
-	return &env, err
+	return &env, r.o.Store.PutOutcome(h.id, env)
 }
 
 // settle ends a lease in writing, learns from it, and says what becomes of the job.
@@ -50,9 +70,7 @@ func (r *Renter) settle(ctx context.Context, t *task, h *hire, end leaseEnd) err
 			return err
 		}
 		signers = 1
-		if env != nil {
-			r.group.Go(func() error { r.tellOutcome(h, *env); return nil })
-		}
+		r.group.Go(func() error { r.tellOutcome(h, *env); return nil })
 	}
 	event := market.EvStop
 	switch end.code {
@@ -148,7 +166,7 @@ func (r *Renter) Outcome(ctx context.Context, from attest.Key, e deal.Ending) de
 		return deal.Settlement{Code: deal.Closed} // jobs are being taken up; the provider asks again
 	}
 	o, err := attest.Open[market.Outcome](e.Outcome, r.network, market.OutcomeProviderDomain)
-	if err != nil {
+	if err != nil || e.Outcome.Signer != from {
 		return deal.Settlement{Code: deal.Refused}
 	}
 	r.late.Lock() // two copies of one ending may come at once
@@ -164,7 +182,7 @@ func (r *Renter) Outcome(ctx context.Context, from attest.Key, e deal.Ending) de
 	if !rec.State.Final() {
 		return deal.Settlement{Code: deal.Closed} // the job is being attended; its work stream settles this
 	}
-	answer, err := r.settleLate(c, e)
+	answer, err := r.settleLate(rec.Job, c, e, o)
 	if err != nil {
 		r.log.Error("late outcome is not written", "lease", o.Lease.Short(), "err", err)
 		return deal.Settlement{Code: deal.Closed}
@@ -172,27 +190,62 @@ func (r *Renter) Outcome(ctx context.Context, from attest.Key, e deal.Ending) de
 	return answer
 }
 
-// settleLate pays the receipts that hold and returns this side's outcome. The caller holds r.late.
-func (r *Renter) settleLate(c *chain, e deal.Ending) (deal.Settlement, error) {
+// settleLate pays the receipts that hold, keeps the provider's outcome if it holds, and returns the last voucher and this
+// side's outcome. After an end that both signed there is nothing more to pay. The caller holds r.late.
+func (r *Renter) settleLate(job string, c *chain, e deal.Ending, o market.Outcome) (deal.Settlement, error) {
 	answer := deal.Settlement{Code: deal.OK}
-	for _, rc := range e.Receipts {
-		_, voucher, err := c.accept(rc, time.Now())
-		if err != nil {
-			r.log.Debug("late receipt is not accepted", "lease", c.id.Short(), "err", err)
-			break
-		}
-		if voucher != nil {
-			answer.Voucher = voucher
-		}
-	}
-	if err := r.o.Store.PutOutcome(c.id, e.Outcome); err != nil && !errors.Is(err, store.ErrConflict) {
+	outcomes, err := r.o.Store.Outcomes(c.id)
+	if err != nil {
 		return answer, err
 	}
-	outcomes, err := r.o.Store.Outcomes(c.id)
+	known := false // the provider's outcome is here
 	for _, o := range outcomes {
 		if o.Signer == r.o.Signer.Key() {
 			answer.Outcome = &o
+		} else {
+			known = true
 		}
 	}
-	return answer, err
+	if !known {
+		before := c.totals()
+		for _, rc := range e.Receipts {
+			if _, _, err := c.accept(rc, time.Now()); err != nil {
+				r.drop("receipt", err)
+				break
+			}
+		}
+		if err := r.bookLate(job, c.id, before, c.totals()); err != nil {
+			return answer, err
+		}
+	}
+	if _, v, err := r.o.Store.LastVoucher(c.id); err == nil { // the provider may lack it also if nothing is new
+		answer.Voucher = &v
+	} else if !errors.Is(err, store.ErrNotFound) {
+		return answer, err
+	}
+	if known || o.LastSeq > c.tail.Seq { // more receipts follow in another message
+		return answer, nil
+	}
+	if err := r.checkOutcome(o, c.lease); err != nil {
+		r.log.Debug("late outcome is not kept", "lease", c.id.Short(), "err", err)
+		return answer, nil
+	}
+	return answer, r.o.Store.PutOutcome(c.id, e.Outcome)
+}
+
+// bookLate adds what was paid on an earlier lease to its job. The caller holds r.late.
+func (r *Renter) bookLate(job string, lease attest.Digest, before, after totals) error {
+	r.mu.Lock()
+	t := r.tasks[job]
+	r.mu.Unlock()
+	if t == nil || before == after {
+		return nil
+	}
+	return t.update(func(j *Job) {
+		if t.baseOf != lease {
+			t.base = t.base.plus(after, before)
+		}
+		sum := totals{j.Receipts, j.Cost, j.Vouched, j.RanMS}.plus(after, before)
+		j.Receipts, j.Cost, j.Vouched, j.RanMS = sum.receipts, sum.cost, sum.vouched, sum.ranMS
+	})
 }

@@ -78,6 +78,9 @@ func (s *Store) Commit(b *Batch) error {
 	return s.submit(&request{wait: true, ops: append([]op(nil), b.ops...)})
 }
 
+// seqKeyLen is the length of a key made by seqKey: a lease's id and a number.
+const seqKeyLen = 32 + 8
+
 // seqKey is the key of a receipt or voucher; numbers sort as they count.
 func seqKey(lease attest.Digest, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(lease[:len(lease):len(lease)], seq)

@@ -212,7 +212,7 @@ func (s *Store) commitGroup() {
 		return
 	}
 	// Before Badger maps anything: writing to a mapped page that the disk has no room for kills the process.
-	low, none := s.checkSpace(s.minFree), s.checkSpace(s.minFree/4)
+	low, none := s.spaceFor()
 	txn := s.db.NewTransaction(true)
 	defer txn.Discard()
 	var accepted []*request
@@ -292,6 +292,7 @@ func (s *Store) apply(txn *badger.Txn, r *request) error {
 			}
 			continue
 		}
+		s.note(full)
 		e := badger.NewEntry(full, o.raw)
 		if o.rec.TTL > 0 {
 			e = e.WithTTL(o.rec.TTL)
@@ -305,7 +306,11 @@ func (s *Store) apply(txn *badger.Txn, r *request) error {
 
 // checkOnce refuses a value whose key has, or had before it was lost, another one.
 func (s *Store) checkOnce(txn *badger.Txn, full, value []byte) error {
-	old, err := get(txn, full)
+	var old []byte
+	err := ErrNotFound
+	if !s.isFree(txn, full) {
+		old, err = get(txn, full)
+	}
 	switch {
 	case err == nil && !bytes.Equal(old, value):
 		return conflict(full)

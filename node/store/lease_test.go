@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -218,5 +219,50 @@ func TestReceipt(t *testing.T) {
 	}
 	if _, err := s.Receipt(lease, 2); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("Receipt = %v, want ErrNotFound", err)
+	}
+}
+
+// Numbers need not come in order, and what a lease has taken is known again after a restart and when more leases than
+// are remembered came in between.
+func TestTakenNumbers(t *testing.T) {
+	dir := t.TempDir()
+	lease := attest.Digest{1}
+	numbers := []uint64{5, 3, math.MaxUint64, 7, 1}
+	hold := func(s *store.Store, when string) {
+		t.Helper()
+		for _, n := range numbers {
+			if err := s.AppendReceipt(lease, n, envelope("other", 1)); !errors.Is(err, store.ErrConflict) {
+				t.Errorf("%s: a different %d = %v, want ErrConflict", when, n, err)
+			}
+			if err := s.AppendReceipt(lease, n, envelope(fmt.Sprint(n), 1)); err != nil {
+				t.Errorf("%s: the same %d = %v, want nil", when, n, err)
+			}
+		}
+	}
+	s, err := store.Open(store.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range numbers {
+		if err := s.AppendReceipt(lease, n, envelope(fmt.Sprint(n), 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold(s, "at once")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openDir(t, dir)
+	hold(s, "after a restart")
+	var crowd store.Batch
+	for i := range 1100 {
+		crowd.AppendVoucher(attest.Digest{2, byte(i), byte(i >> 8)}, 1, envelope("v", 1))
+	}
+	if err := s.Commit(&crowd); err != nil {
+		t.Fatal(err)
+	}
+	hold(s, "after a crowd")
+	if err := s.AppendReceipt(lease, 4, envelope("4", 1)); err != nil {
+		t.Errorf("a free number between = %v, want nil", err)
 	}
 }

@@ -79,7 +79,8 @@ type Store struct {
 	prices  atomic.Uint32   // keeps prices of one millisecond apart
 	damaged []*CorruptError // found by Open
 
-	lead chan struct{} // held by the one goroutine that commits
+	lead  chan struct{}    // held by the one goroutine that commits
+	taken map[string]taken // by kind and lease; the leader's
 
 	mu      sync.Mutex
 	idle    *sync.Cond // signalled when users falls to zero
@@ -103,7 +104,7 @@ func Open(o Options) (*Store, error) {
 		return nil, errors.New("open store: no folder given")
 	}
 	s := &Store{dir: o.Dir, log: o.Logger, minFree: o.MinFreeBytes, free: o.FreeBytes,
-		lead: make(chan struct{}, 1), lazy: make(map[Kind]int), lost: make(map[string]uint32)}
+		lead: make(chan struct{}, 1), taken: make(map[string]taken), lazy: make(map[Kind]int), lost: make(map[string]uint32)}
 	s.idle = sync.NewCond(&s.mu)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -212,8 +213,22 @@ func (s *Store) checkSpace(limit uint64) error {
 	if err != nil {
 		return fmt.Errorf("ask for free space: %w", err)
 	}
-	if n < limit {
-		return fmt.Errorf("%w: %d MiB free, %d MiB needed", ErrNoSpace, n>>20, limit>>20)
+	return short(n, limit)
+}
+
+// spaceFor returns why new records cannot be written, and why nothing can, each nil if it can.
+func (s *Store) spaceFor() (records, anything error) {
+	n, err := s.free(s.dir)
+	if err != nil {
+		err = fmt.Errorf("ask for free space: %w", err)
+		return err, err
+	}
+	return short(n, s.minFree), short(n, s.minFree/4)
+}
+
+func short(free, limit uint64) error {
+	if free < limit {
+		return fmt.Errorf("%w: %d MiB free, %d MiB needed", ErrNoSpace, free>>20, limit>>20)
 	}
 	return nil
 }

@@ -54,6 +54,9 @@ type Options struct {
 	Logger  *slog.Logger  // nil discards
 }
 
+// ErrNetExists means that a net was started in that folder and not ended.
+var ErrNetExists = errors.New("a testnet is there already")
+
 // stopGrace is how long a peer has between SIGTERM and SIGKILL.
 const stopGrace = 10 * time.Second
 
@@ -163,7 +166,12 @@ func (n *Net) prepare() error {
 	default:
 		entries, err := os.ReadDir(n.dir)
 		if err == nil && len(entries) > 0 {
-			return fmt.Errorf("folder %s is not empty", n.dir)
+			dir := n.dir
+			n.dir = "" // what lies there is not this net's, and stays
+			if _, err := os.Stat(filepath.Join(dir, stateFile)); err == nil {
+				return fmt.Errorf("%w: %s; end it with: lacuna testnet down", ErrNetExists, dir)
+			}
+			return fmt.Errorf("folder %s is not empty", dir)
 		}
 		n.created = errors.Is(err, os.ErrNotExist)
 		if err := os.MkdirAll(n.dir, 0o700); err != nil {

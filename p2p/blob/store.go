@@ -110,14 +110,35 @@ func (s *Store) Put(ctx context.Context, r io.Reader) (attest.Digest, uint64, er
 	return d, n, nil
 }
 
-// PutFile stores a copy of the regular file at path. Links are refused, not followed.
+// PutFile stores a copy of the regular file at path. If these very bytes are there already nothing is written, as for a
+// module that is run again: two digests cost less than a copy and its syncs. Links are refused, not followed.
 func (s *Store) PutFile(ctx context.Context, path string) (attest.Digest, uint64, error) {
 	f, err := openRegular(path)
 	if err != nil {
 		return attest.Digest{}, 0, fmt.Errorf("store blob: %w", err)
 	}
 	defer f.Close()
+	if d, n, ok := s.already(ctx, f); ok {
+		return d, n, nil
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return attest.Digest{}, 0, fmt.Errorf("store blob: %w", err)
+	}
 	return s.Put(ctx, f)
+}
+
+// already reports whether a whole file with the bytes of f is in the store, and reads both to know. Any fault means no.
+func (s *Store) already(ctx context.Context, f *os.File) (attest.Digest, uint64, bool) {
+	h := sha256.New()
+	n, err := copyChunks(ctx, h, f)
+	if err != nil {
+		return attest.Digest{}, 0, false
+	}
+	d := sum(h)
+	if size, ok := s.Has(d); !ok || size != n {
+		return attest.Digest{}, 0, false
+	}
+	return d, n, s.Verify(ctx, d) == nil
 }
 
 // TakeFile stores the regular file at path without a copy where the file system can: both names are one file then, which

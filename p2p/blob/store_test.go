@@ -137,6 +137,39 @@ func TestPutFileAndTakeFile(t *testing.T) {
 	check(t, s, d, want) // nor does its end
 }
 
+func TestPutFileWritesOnlyWhatIsMissing(t *testing.T) {
+	s, _ := openStore(t)
+	want := content(300_000)
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, want, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	put := func() os.FileInfo {
+		d, n, err := s.PutFile(t.Context(), path)
+		if err != nil || d != attest.Sum(want) || n != uint64(len(want)) {
+			t.Fatalf("PutFile = %v, %d, %v", d, n, err)
+		}
+		check(t, s, d, want)
+		info, err := os.Stat(s.Path(d))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	first := put()
+	if !os.SameFile(first, put()) {
+		t.Error("the same bytes were written again")
+	}
+	stored := s.Path(attest.Sum(want))
+	for name, damage := range map[string][]byte{"another byte": append(content(299_999), 1), "cut off": content(10)} {
+		if err := errors.Join(os.Remove(stored), os.WriteFile(stored, damage, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		t.Log(name)
+		put() // mends it
+	}
+}
+
 func TestOnlyRegularFilesAreStored(t *testing.T) {
 	s, dir := openStore(t)
 	outside := t.TempDir()

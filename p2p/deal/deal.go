@@ -185,11 +185,8 @@ func (s *Service) ask(ctx context.Context, peer attest.Key, addrs []string, p p2
 	}
 	// Reset frees a wait when ctx ends; after Close it does nothing.
 	defer context.AfterFunc(ctx, stream.Reset)()
-	err = stream.Send(q)
-	if err == nil {
-		err = stream.CloseWrite()
-	}
-	if err == nil {
+	if err = stream.Send(q); err == nil {
+		_ = stream.CloseWrite() // fails where the peer has answered and left already; the answer decides
 		err = stream.Recv(a)
 	}
 	switch {

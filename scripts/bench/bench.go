@@ -83,17 +83,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
-	for _, s := range chosen {
+	var errs []error
+	for _, s := range chosen { // a part that fails does not take the others' figures with it
 		if err := s.run(b, ctx); err != nil {
-			return fmt.Errorf("measure %s: %w", s.name, err)
+			errs = append(errs, fmt.Errorf("measure %s: %w", s.name, err))
 		}
 	}
 	if *asJSON {
 		enc := json.NewEncoder(stdout)
 		enc.SetIndent("", "  ")
-		return enc.Encode(b.report)
+		return errors.Join(append(errs, enc.Encode(b.report))...)
 	}
-	return b.report.print(stdout)
+	return errors.Join(append(errs, b.report.print(stdout))...)
 }
 
 // choose returns the sections of that list, all for "".

@@ -26,7 +26,7 @@ func (b *bench) measureRates(ctx context.Context) error {
 }
 
 // storeRounds is how often the store and its bound take turns.
-const storeRounds = 7
+const storeRounds = 15
 
 // measureReceipts runs the benchmark of the store, which alone may open Badger.
 func (b *bench) measureReceipts(ctx context.Context) error {
