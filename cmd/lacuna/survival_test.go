@@ -337,7 +337,7 @@ func TestRenterKilledInMidJob(t *testing.T) {
 func TestReceiptsSurviveKills(t *testing.T) {
 	w := newWorld(t)
 	one := w.key("one")
-	for round := range 5 {
+	for round := range 4 {
 		s := w.spec("1000")
 		s.Providers, s.StartWithin = []attest.Key{one}, 3*time.Second
 		j := w.submit(s)
