@@ -138,11 +138,11 @@ func TestUnpaid(t *testing.T) {
 	if _, _, d := r.offer(p, time.Second); d != nil {
 		t.Errorf("declined after the unpaid lease: %v", d.Failures)
 	}
-	o := l.readToEnd()
-	if o.Code != market.CodeUnpaid || o.Reason != "not_acknowledged" {
-		t.Errorf("outcome %s (%s), want unpaid", o.Code, o.Reason)
+	v, err := p.Client.Lease(t.Context(), l.id.Hex())
+	if err != nil || l.result.Code != market.CodeUnpaid || v.State != "failed" || v.Reason != "not_acknowledged" {
+		t.Errorf("result %s, lease %s (%s), %v", l.result.Code, v.State, v.Reason, err)
 	}
-	if open := o.Due - o.Vouched; o.Vouched != l.voucher.Total || open == 0 || open > ledger.AckLimit(l.lease) {
+	if open := v.Due - v.Vouched; v.Vouched != l.voucher.Total || open == 0 || open > ledger.AckLimit(l.lease) {
 		t.Errorf("%s open at the end, limit %s", open, ledger.AckLimit(l.lease))
 	}
 	if last := l.tail.Last; last.State != receipt.Failed {

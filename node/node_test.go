@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,6 +25,10 @@ import (
 func TestMain(m *testing.M) {
 	if code, ok := wasm.ChildMain(); ok { // the sandbox of a job is this test binary again
 		os.Exit(code)
+	}
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue { // these tests wait more than they compute
+		_ = f.Value.Set("6") // cannot fail for a number
 	}
 	code := m.Run()
 	if guestDir != "" {

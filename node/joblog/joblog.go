@@ -44,8 +44,9 @@ type record struct {
 
 // Log is the output of one job. Use [Open].
 type Log struct {
+	path    string
 	mu      sync.Mutex
-	f       *os.File
+	f       *os.File // nil after Close
 	records []record
 	size    uint64 // combined length of the data
 	pos     int64  // end of the file
@@ -59,7 +60,7 @@ func Open(path string) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open job log: %w", err)
 	}
-	l := &Log{f: f, changed: make(chan struct{})}
+	l := &Log{path: path, f: f, changed: make(chan struct{})}
 	if err := l.load(); err != nil {
 		_ = f.Close()
 		return nil, fmt.Errorf("read job log %s: %w", path, err)
@@ -119,6 +120,9 @@ func (l *Log) AppendAt(stream int, offset uint64, data []byte) error {
 }
 
 func (l *Log) append(stream int, data []byte) error {
+	if l.f == nil {
+		return errors.New("append to job log: it is closed")
+	}
 	if stream != 1 && stream != 2 {
 		return fmt.Errorf("append to job log: stream %d, want 1 or 2", stream)
 	}
@@ -171,14 +175,36 @@ func (l *Log) ReadFrom(offset uint64) (c Chunk, changed <-chan struct{}, finishe
 	r := l.records[i]
 	skip := int(offset - r.offset)
 	c = Chunk{Stream: int(r.stream), Offset: offset, Data: make([]byte, r.n-skip)}
-	if _, err := l.f.ReadAt(c.Data, r.pos+int64(skip)); err != nil {
+	if err := l.read(c.Data, r.pos+int64(skip)); err != nil {
 		return Chunk{}, nil, false, fmt.Errorf("read job log: %w", err)
 	}
 	return c, l.changed, false, nil
 }
 
-// Close closes the file. Readers that follow come to an end.
+// read reads from the file, which a closed log opens for the time of the call.
+func (l *Log) read(b []byte, pos int64) error {
+	f := l.f
+	if f == nil {
+		var err error
+		if f, err = os.Open(l.path); err != nil {
+			return err
+		}
+		defer f.Close()
+	}
+	_, err := f.ReadAt(b, pos)
+	return err
+}
+
+// Close says that nothing more will be appended and gives back the file; what is there can still be read. A second call
+// does nothing.
 func (l *Log) Close() error {
 	l.Finish()
-	return l.f.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return nil
+	}
+	f := l.f
+	l.f = nil
+	return f.Close()
 }

@@ -66,6 +66,12 @@ func TestLogKeepsOrderAndStreams(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
+	if got := read(t, l, 0); got != want {
+		t.Errorf("after closing = %q, want %q", got, want)
+	}
+	if err := l.Append(1, []byte("late")); err == nil {
+		t.Error("a closed log takes more")
+	}
 	if got := read(t, open(t, path), 0); got != want {
 		t.Errorf("after reopening = %q, want %q", got, want)
 	}

@@ -253,6 +253,7 @@ func (t *tenancy) meterUntilEnd(ctx context.Context, proc runner.Process, m *met
 	defer snaps.close()
 	// patience is set while the job stands still for want of vouchers; changed then tells when one may have come.
 	patience, changed := t.gate(proc, m, nil)
+	m.sample()
 	kill := func(c stopCause) *stopCause {
 		proc.Kill(c.reason)
 		<-proc.Done()
@@ -299,6 +300,9 @@ func (t *tenancy) gate(proc runner.Process, m *metering, patience <-chan time.Ti
 	t.mu.Lock()
 	changed := t.changed
 	t.mu.Unlock()
+	if refusal == nil {
+		m.admit()
+	}
 	switch {
 	case refusal == nil && patience == nil:
 		return nil, nil
@@ -329,7 +333,9 @@ type metering struct {
 	anchor  int64         // Unix ms of the zero
 	running bool          // the meter runs
 	seen    time.Duration // when the meter was last told the time
+	cutAt   time.Duration // running time at the last receipt
 	most    time.Duration // running time that may be billed so far; see advance
+	open    bool          // the interval since the last receipt is admitted
 	refused ledger.Gate   // that the job stood before last
 }
 
@@ -344,8 +350,7 @@ func (t *tenancy) newMetering() *metering {
 		}
 	}
 	m.meter.Start(0)
-	m.running, m.most = true, min(t.lease.Interval(), affordable(t.lease))
-	m.sample()
+	m.running = true
 	return m
 }
 
@@ -361,6 +366,15 @@ func (m *metering) advance() time.Duration {
 	}
 	m.seen = at
 	return at
+}
+
+// admit lets the interval that began with the last receipt be billed. What of it has run already counts.
+func (m *metering) admit() {
+	if m.open {
+		return
+	}
+	m.open, m.most = true, min(m.cutAt+m.t.lease.Interval(), affordable(m.t.lease))
+	m.resume()
 }
 
 func (m *metering) pause() {
@@ -428,9 +442,6 @@ func (m *metering) cut(state receipt.State, out *attest.Digest) error {
 	t.p.mu.Unlock()
 	t.p.metrics.receipts.Inc()
 	t.update(func() { t.tail = next })
-	m.most = min(m.meter.Running()+t.lease.Interval(), affordable(t.lease))
-	if state == receipt.Running {
-		m.resume()
-	}
+	m.cutAt, m.open = m.meter.Running(), false
 	return nil
 }

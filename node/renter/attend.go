@@ -155,120 +155,6 @@ func (a *attendance) stuck() bool {
 	return a.outputs == nil && a.idle+time.Since(a.since) > allowed
 }
 
-// session follows one work stream. It returns how the lease ended, or why the stream did.
-func (a *attendance) session(ctx context.Context) (*leaseEnd, error) {
-	r, h := a.r, a.h
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	s, err := work.Open(ctx, r.o.Host, h.provider, r.recordAddrs(h.id))
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	a.since = time.Now()
-	defer func() { a.heard, a.idle = s.Heard(), a.idle+time.Since(a.since) }()
-	if err := s.Send(work.Frame{Start: a.startFrame()}); err != nil {
-		return nil, err
-	}
-	h.resumed = true
-	if err := r.setState(h.id, market.EvStart, ""); err != nil {
-		return nil, err
-	}
-	frames := make(chan work.Frame)
-	broke := make(chan error, 1)
-	go func() { // ends with the session, which ends with ctx
-		for {
-			f, err := s.Recv()
-			if err != nil {
-				broke <- err
-				return
-			}
-			select {
-			case frames <- f:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	ckpts := make(chan *Checkpoint, 1)
-	gone := make(chan bool, 1)
-	quiet := time.NewTicker(quietCheck)
-	defer quiet.Stop()
-	fetching, looking := false, false
-	var waiting *work.Checkpoint // the newest that is not being fetched yet
-	for {
-		a.t.mu.Lock()
-		changed, stopped := a.t.changed, a.t.stopped
-		a.t.mu.Unlock()
-		if stopped && !a.stopAsked {
-			a.stopAsked, a.stopAt = true, time.Now()
-			if err := s.Send(work.Frame{Cancel: &work.Cancel{Reason: "stopped"}}); err != nil {
-				return nil, err
-			}
-		}
-		if waiting != nil && !fetching {
-			fetching = true
-			go a.fetchCheckpoint(ctx, *waiting, ckpts)
-			waiting = nil
-		}
-		if end := a.ended(s); end != nil {
-			return end, nil
-		}
-		var patience <-chan time.Time
-		if a.stopAsked {
-			patience = time.After(time.Until(a.stopAt.Add(stopPatience)))
-		}
-		select {
-		case <-ctx.Done():
-			return &leaseEnd{detached: true}, nil
-		case err := <-broke:
-			return nil, err
-		case <-patience:
-			return &leaseEnd{code: market.CodeRenterCancel, reason: "stopped"}, nil
-		case <-changed:
-		case err := <-a.outputs:
-			if err != nil {
-				return a.outputsLost(ctx, err), err
-			}
-			a.fetched, a.outputs = true, nil
-			a.came()
-		case c := <-ckpts:
-			fetching = false
-			if c != nil {
-				a.ckptDone = c.Seq
-				if err := s.Send(work.Frame{Ack: &work.Ack{LogOffset: a.t.log.Size(), Checkpoint: c.Seq}}); err != nil {
-					return nil, err
-				}
-			}
-		case <-quiet.C:
-			if a.stuck() {
-				return &leaseEnd{move: true, code: market.CodeProviderAbort, reason: "no_progress"}, nil
-			}
-			if looking || time.Since(s.Heard()) < quietAfter {
-				continue
-			}
-			looking = true
-			go func() { gone <- r.o.Host.Probe(ctx, h.provider, r.recordAddrs(h.id)) == p2p.Gone }() // ends with ctx
-		case is := <-gone:
-			looking = false
-			if is {
-				a.noteSilence()
-				end := a.lost()
-				return &end, nil
-			}
-		case f := <-frames:
-			a.silent = false
-			if f.Checkpoint != nil {
-				waiting = f.Checkpoint
-				continue
-			}
-			if end, err := a.take(ctx, s, f); end != nil || err != nil {
-				return end, err
-			}
-		}
-	}
-}
-
 // lost gives up a provider whose process is gone. A connection over QUIC would outlive it by half a minute, and swallow what
 // is said to it after its restart.
 func (a *attendance) lost() leaseEnd {
@@ -283,18 +169,6 @@ func (a *attendance) noteSilence() {
 		a.t.emit(Event{Kind: EvSilence, Note: "the provider is not heard; trying to reach it again"})
 	}
 }
-
-func (a *attendance) startFrame() *work.Start {
-	c := a.h.chain
-	f := &work.Start{Lease: a.h.id, Challenge: c.challenge()}
-	if a.h.resumed {
-		f.Resume, f.Receipt, f.LogOffset, f.Checkpoint = true, c.tail.Seq, a.logOffset(), a.ckptDone
-	}
-	return f
-}
-
-// logOffset is how much of this lease's log is here. The log of the leases before it lies in the same file.
-func (a *attendance) logOffset() uint64 { return a.t.log.Size() - a.h.logBase }
 
 // take deals with one frame. It returns an end if the lease is over.
 func (a *attendance) take(ctx context.Context, s *work.Session, f work.Frame) (*leaseEnd, error) {

@@ -95,7 +95,7 @@ func (r *Renter) openHire(t *task) (*hire, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hire{lease: c.lease, id: *j.Lease, provider: c.lease.Provider, chain: c, logBase: rec.LogBase, resumed: rec.State != market.Awarded}
+	h := &hire{lease: c.lease, id: *j.Lease, provider: c.lease.Provider, chain: c, logBase: min(rec.LogBase, t.log.Size()), resumed: rec.State != market.Awarded}
 	work, err := r.preparedBefore(*j.Lease)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,8 @@
 //	prepare.go  module and inputs become content-addressed blobs, the spec becomes terms
 //	auction.go  bid out, offers and declines in, the window, the choice
 //	award.go    the winner's signature, or the next one's
-//	attend.go   the work stream: log, checkpoints, heartbeat, breaks
+//	attend.go   a lease is followed until it ends: log, breaks, the end
+//	stream.go   one work stream of it: frames, checkpoints, heartbeat
 //	pay.go      a receipt comes: chain, own clock, budget → cumulative voucher back
 //	outputs.go  results are fetched, checked, and put where they belong
 //	settle.go   the outcome, and what it says of the provider
@@ -286,7 +287,9 @@ func (r *Renter) start(t *task, f func(context.Context)) {
 
 // finish says that nothing more will happen to the job in this process.
 func (t *task) finish() {
-	t.log.Finish()
+	if err := t.log.Close(); err != nil { // it can still be read
+		t.r.log.Warn("job log is not closed", "job", t.job.ID, "err", err)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = true
