@@ -127,8 +127,8 @@ func (n *Node) addDrops(s *api.Status) error {
 		return fmt.Errorf("read counters: %w", err)
 	}
 	for _, f := range families {
-		part, ok := strings.CutPrefix(f.GetName(), "lacuna_")
-		if part, ok = strings.CutSuffix(part, "_dropped_total"); !ok {
+		part, ok := strings.CutSuffix(strings.TrimPrefix(f.GetName(), "lacuna_"), "_dropped_total")
+		if !ok {
 			continue
 		}
 		for _, m := range f.GetMetric() {
