@@ -21,6 +21,7 @@ import (
 	"github.com/lacuna-network/lacuna/node/config"
 	"github.com/lacuna-network/lacuna/node/home"
 	"github.com/lacuna-network/lacuna/node/testnet"
+	"github.com/lacuna-network/lacuna/scripts/requiretest"
 )
 
 // The test binary plays two programs: a peer, and a starter of a net.
@@ -129,7 +130,7 @@ func starter(mode string) int {
 func self(t *testing.T) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		t.Skip("the checks on processes read /proc")
+		requiretest.Skip(t, "processes", "the checks read /proc")
 	}
 	exe, err := os.Executable()
 	if err != nil {
@@ -449,7 +450,7 @@ func TestDownLeavesForeignProcessesAlone(t *testing.T) {
 	_ = self(t) // skips where there is no /proc
 	foreign := exec.Command("sleep", "1000")
 	if err := foreign.Start(); err != nil {
-		t.Skipf("no sleep on this system: %v", err)
+		requiretest.Skip(t, "processes", err.Error())
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- foreign.Wait() }()

@@ -18,6 +18,7 @@ import (
 	"github.com/lacuna-network/lacuna/node/runner"
 	"github.com/lacuna-network/lacuna/node/runner/wasm"
 	"github.com/lacuna-network/lacuna/scripts/examples"
+	"github.com/lacuna-network/lacuna/scripts/requiretest"
 )
 
 // cacheDir is shared by the tests, so that the module is compiled once.
@@ -223,7 +224,7 @@ func TestCommittedModuleIsFresh(t *testing.T) {
 	}
 	sh, err := exec.LookPath("sh")
 	if err != nil {
-		t.Skipf("no shell: %v", err)
+		requiretest.Skip(t, "wasip1", err.Error())
 	}
 	out := filepath.Join(t.TempDir(), "digits.wasm")
 	if msg, err := exec.Command(sh, "digits/build.sh", out).CombinedOutput(); err != nil {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lacuna-network/lacuna/node/runner"
+	"github.com/lacuna-network/lacuna/scripts/requiretest"
 )
 
 // spend lets d of real time pass by running other jobs, and fails if p ends
@@ -160,7 +161,7 @@ func TestIsolation(t *testing.T) {
 		}
 	}
 	if sandbox.Isolation() == "no namespaces" {
-		t.Skip("the system allows no namespaces")
+		requiretest.Skip(t, "namespaces", "the system allows none")
 	}
 	for _, ns := range []string{"net", "pid", "mnt", "ipc", "uts"} {
 		ours, err1 := os.Readlink("/proc/self/ns/" + ns)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lacuna-network/lacuna/node/runner"
 	"github.com/lacuna-network/lacuna/node/runner/wasm"
+	"github.com/lacuna-network/lacuna/scripts/requiretest"
 )
 
 var (
@@ -335,7 +336,7 @@ func TestDamagedCacheIsPassedOver(t *testing.T) {
 func TestNewRefusesABinaryWithoutChildMain(t *testing.T) {
 	self, err := exec.LookPath("true")
 	if err != nil {
-		t.Skipf("no such program: %v", err)
+		requiretest.Skip(t, "processes", err.Error())
 	}
 	if _, err := wasm.New(wasm.Options{Self: self}); !errors.Is(err, wasm.ErrNoChild) {
 		t.Errorf("New() = %v, want %v", err, wasm.ErrNoChild)
