@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -39,11 +38,6 @@ func Lookup(want string) []Model {
 	return found
 }
 
-// Known reports whether the registry has want as a name, alias, family or
-// product. A name that it does not have can still be met, by a card with that
-// very product string: see [Match].
-func Known(want string) bool { return len(byName()[key(want)]) > 0 }
-
 // Match reports whether d is what want asks for. Case, spaces and hyphens do
 // not matter, nor do "NVIDIA", "GeForce", "Tesla" or "AMD" in front; all else
 // must be equal: the canonical name, an alias or a family of d's model, or d's
@@ -71,67 +65,6 @@ func Match(want string, d Device) bool {
 	return ok && slices.ContainsFunc(byName()[k], func(i int) bool { return models[i].Name == model.Name })
 }
 
-// maxSimilar is how many names Similar returns at most.
-const maxSimilar = 5
-
-// Similar returns up to five canonical and family names close to want, closest
-// first, for the message that says that want is not known. It is empty when
-// nothing is close. It never takes part in matching.
-func Similar(want string) []string {
-	type guess struct {
-		name string
-		dist int
-	}
-	k := key(want)
-	if r := []rune(k); len(r) > maxText {
-		k = string(r[:maxText]) // bounds the work that a caller's text can cause
-	}
-	if k == "" {
-		return nil
-	}
-	var guesses []guess
-	for _, name := range displayNames() {
-		nk := key(name)
-		d := distance(k, nk)
-		if strings.HasPrefix(nk, k) {
-			d = 1 // a name cut short is as likely as one wrong letter
-		}
-		if d <= max(2, len(k)/2) {
-			guesses = append(guesses, guess{name, d})
-		}
-	}
-	slices.SortFunc(guesses, func(a, b guess) int {
-		return cmp.Or(cmp.Compare(a.dist, b.dist), cmp.Compare(a.name, b.name))
-	})
-	var names []string
-	for _, g := range guesses[:min(len(guesses), maxSimilar)] {
-		names = append(names, g.name)
-	}
-	return names
-}
-
-// distance is the Levenshtein distance in runes, in one row.
-func distance(a, b string) int {
-	ar, br := []rune(a), []rune(b)
-	row := make([]int, len(br)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i, x := range ar {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j, y := range br {
-			substitute := diagonal
-			if x != y {
-				substitute++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitute, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(br)]
-}
-
 // key folds a name for comparison.
 func key(s string) string {
 	folded := strings.Map(func(r rune) rune {
@@ -156,7 +89,6 @@ var (
 	byName = sync.OnceValue(func() map[string][]int {
 		return indexModels(func(m Model) []string { return slices.Concat(list(m.Name), m.Products, m.Aliases, m.Families) })
 	})
-	displayNames = sync.OnceValue(listNames)
 )
 
 func indexModels(names func(Model) []string) map[string][]int {
@@ -169,14 +101,4 @@ func indexModels(names func(Model) []string) map[string][]int {
 		}
 	}
 	return index
-}
-
-func listNames() []string {
-	var names []string
-	for _, m := range models {
-		names = append(names, m.Name)
-		names = append(names, m.Families...)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }

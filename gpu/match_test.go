@@ -123,34 +123,6 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-func TestSimilarNamesKnownModels(t *testing.T) {
-	for _, tt := range []struct{ name, want, among string }{
-		{"cut short", "A100-8", "A100-80GB"},
-		{"one digit off", "A100-8", "A100"},
-		{"number of no card", "RTX 9999", "RTX 3090"},
-		{"ambiguous", "RTX 6000", "RTX 6000 Ada"},
-		{"swapped digits", "RTX 4900", "RTX 4090"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if gpu.Known(tt.want) {
-				t.Fatalf("Known(%q) = true", tt.want)
-			}
-			got := gpu.Similar(tt.want)
-			if !slices.Contains(got, tt.among) || len(got) > 5 {
-				t.Errorf("Similar(%q) = %q, want up to 5 with %q", tt.want, got, tt.among)
-			}
-			for _, name := range got {
-				if !gpu.Known(name) {
-					t.Errorf("Similar(%q) names %q, which is not known", tt.want, name)
-				}
-			}
-		})
-	}
-	if got := gpu.Similar("an entirely different thing that nobody sells"); len(got) != 0 {
-		t.Errorf("Similar(nonsense) = %q, want none", got)
-	}
-}
-
 func TestLookupShowsContradictingMemory(t *testing.T) {
 	fits := func(want string, mem uint64) bool {
 		return slices.ContainsFunc(gpu.Lookup(want), func(m gpu.Model) bool { return m.MemBytes >= mem })
@@ -244,11 +216,6 @@ func FuzzMatch(f *testing.F) {
 		}
 		if m, ok := gpu.Canonical(product, mem); ok && !gpu.Match(m.Name, d) {
 			t.Errorf("%q does not match its own model %q", product, m.Name)
-		}
-		for _, name := range gpu.Similar(want) {
-			if !gpu.Known(name) {
-				t.Errorf("Similar(%q) names the unknown %q", want, name)
-			}
 		}
 	})
 }

@@ -34,16 +34,6 @@ func (m Model) HasMem(memBytes uint64) bool {
 	return memBytes >= m.MemBytes/100*92 && memBytes <= m.MemBytes/100*104
 }
 
-// Models returns a copy of the registry in its fixed order, for display and for
-// hashing into a network's rules.
-func Models() []Model {
-	all := slices.Clone(models[:])
-	for i := range all {
-		all[i] = all[i].clone()
-	}
-	return all
-}
-
 func (m Model) clone() Model {
 	m.Products, m.Aliases, m.Families = slices.Clone(m.Products), slices.Clone(m.Aliases), slices.Clone(m.Families)
 	return m

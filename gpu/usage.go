@@ -23,11 +23,6 @@ const (
 	BytesOut         Unit = 8 // bytes sent by the job
 )
 
-// Units returns every unit in ascending order.
-func Units() []Unit {
-	return []Unit{BillableDeviceMS, ActiveMS, EnergyMJ, TokensIn, TokensCachedIn, TokensOut, BytesIn, BytesOut}
-}
-
 // String returns the unit's lower_snake name, or "unit(n)" for an unknown one.
 func (u Unit) String() string {
 	switch u {

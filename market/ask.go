@@ -21,12 +21,12 @@ const (
 	OutcomeProviderDomain attest.Domain = "lacuna/outcome/provider/1"
 )
 
-// Sizes of the largest envelopes, in bytes.
+// Sizes of the largest envelopes, in bytes. Streams hold payloads against them.
 const (
 	MaxAskBytes     = 4 << 10
 	MaxBidBytes     = 1 << 10
 	MaxOfferBytes   = 8 << 10 // an offer of MaxDevices devices
-	MaxDeclineBytes = 2 << 10
+	MaxDeclineBytes = 3 << 10
 	MaxLeaseBytes   = 4 << 10
 	MaxVoucherBytes = 512
 	MaxOutcomeBytes = 2 << 10

@@ -14,6 +14,18 @@ const MaxAnnounce = 90 * time.Second
 // MaxDuration bounds the length of a lease.
 const MaxDuration = 366 * 24 * time.Hour
 
+// Bounds that bids, offers, leases and specs share.
+const (
+	MinInterval = 200 * time.Millisecond // between two receipts
+	MaxInterval = 10 * time.Minute
+	MaxGrace    = time.Hour // notice that a job gets to write a checkpoint
+)
+
+// inMS reports whether a span of that many milliseconds lies between the two.
+func inMS(ms uint64, least, most time.Duration) bool {
+	return ms >= uint64(least.Milliseconds()) && ms <= uint64(most.Milliseconds())
+}
+
 // Nonce is 16 random bytes that make an object unlike any other.
 type Nonce [16]byte
 
@@ -62,9 +74,9 @@ func (b Bid) Validate() error {
 		return errors.New("bid: duration out of range")
 	case b.Tier < Gold || b.Tier > Bronze:
 		return errors.New("bid: no tier")
-	case b.MemBytes > MaxBytes || b.HostMemBytes > MaxBytes || b.GraceMS > 3_600_000:
+	case b.MemBytes > MaxBytes || b.HostMemBytes > MaxBytes || !inMS(b.GraceMS, 0, MaxGrace):
 		return errors.New("bid: size or grace out of range")
-	case b.IntervalMS < 200 || b.IntervalMS > 600_000:
+	case !inMS(b.IntervalMS, MinInterval, MaxInterval):
 		return errors.New("bid: interval between receipts must be 200 ms to 600 s")
 	case b.DeclineBP > 10_000:
 		return errors.New("bid: decline rate above 10,000 basis points")

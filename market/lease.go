@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/lacuna-network/lacuna/attest"
 )
@@ -63,11 +66,11 @@ func (l Lease) Validate() error {
 		return fmt.Errorf("lease: want 1 to %d devices", MaxDevices)
 	case l.Price == 0 || l.Price > MaxAmount || l.Budget > MaxAmount:
 		return errors.New("lease: price of 0, or an amount out of range")
-	case l.IntervalMS < 200 || l.IntervalMS > 600_000:
+	case !inMS(l.IntervalMS, MinInterval, MaxInterval):
 		return errors.New("lease: interval out of range")
 	case l.DurationMS == 0 || l.DurationMS > uint64(MaxDuration.Milliseconds()) || l.SurviveMS > uint64(MaxDuration.Milliseconds()):
 		return errors.New("lease: duration out of range")
-	case l.Class != Deterministic && l.Class != Opaque, l.Tier < Gold || l.Tier > Bronze, l.GraceMS > 3_600_000, l.IssuedAt <= 0:
+	case l.Class != Deterministic && l.Class != Opaque, l.Tier < Gold || l.Tier > Bronze, !inMS(l.GraceMS, 0, MaxGrace), l.IssuedAt <= 0:
 		return errors.New("lease: class, tier, grace or time out of range")
 	}
 	return nil
@@ -148,6 +151,15 @@ type Terms struct {
 	Engine            string        `cbor:"15,keyasint"`           // what runs it, such as "wazero/1.12"
 }
 
+// Disk returns the most that the job may take of a provider's disk, in bytes: module, inputs, its files and its log.
+func (t Terms) Disk() uint64 {
+	sum := t.ModuleBytes + t.LogBytes + t.DiskBytes
+	for _, f := range slices.Concat(t.Inputs, t.Resume) {
+		sum += f.Bytes // 1024 of at most a TiB: it does not wrap
+	}
+	return sum
+}
+
 // MaxInputBytes bounds one file of a job, in bytes.
 const MaxInputBytes = 1 << 40
 
@@ -174,15 +186,15 @@ func (t Terms) Validate() error {
 			return errors.New("terms: argument holds a zero byte")
 		}
 	}
-	for _, p := range t.Outputs {
-		if err := CheckGuestPath(p); err != nil {
-			return err
-		}
-	}
+	paths := slices.Clone(t.Outputs)
 	if t.Checkpoint != "" {
-		if err := CheckGuestPath(t.Checkpoint); err != nil {
-			return err
-		}
+		paths = append(paths, t.Checkpoint)
+	}
+	for _, f := range t.Inputs {
+		paths = append(paths, f.Path)
+	}
+	if err := CheckGuestPaths(paths); err != nil {
+		return err
 	}
 	if err := checkFiles(t.Inputs, CheckGuestPath); err != nil {
 		return err
@@ -206,15 +218,44 @@ func checkFiles(files []File, check func(string) error) error {
 
 // CheckGuestPath reports a path that is not absolute, clean and below the guest's root.
 func CheckGuestPath(p string) error {
-	if len(p) > 512 || !strings.HasPrefix(p, "/") || p == "/" || path.Clean(p) != p || strings.ContainsAny(p, "\x00\n") {
+	if len(p) > 512 || !strings.HasPrefix(p, "/") || p == "/" || path.Clean(p) != p || !utf8.ValidString(p) || strings.ContainsFunc(p, unicode.IsControl) {
 		return fmt.Errorf("path %.80q: want an absolute path in the job, such as /data", p)
 	}
 	return nil
 }
 
-// CheckRelativePath reports a path that is not relative and clean, or leads upwards.
+// ScratchPath is the guest folder that every job may write to and that is no output.
+const ScratchPath = "/tmp"
+
+// CheckGuestPaths reports paths that are no guest paths, and pairs that are the same or lie in one another, the scratch
+// folder among them: no provider could lay them out.
+func CheckGuestPaths(paths []string) error {
+	all := map[string]bool{ScratchPath: true}
+	for _, p := range paths {
+		if err := CheckGuestPath(p); err != nil {
+			return err
+		}
+		if all[p] {
+			return fmt.Errorf("path %.80q: it is there already", p)
+		}
+		all[p] = true
+	}
+	for _, p := range append(paths[:len(paths):len(paths)], ScratchPath) {
+		for dir := path.Dir(p); dir != "/"; dir = path.Dir(dir) {
+			if all[dir] {
+				return fmt.Errorf("path %.80q lies in %.80q; neither may lie in the other", p, dir)
+			}
+		}
+	}
+	return nil
+}
+
+// MaxOutputFiles is the most files that a job may leave in its output folders; more belong into one archive.
+const MaxOutputFiles = 5000
+
+// CheckRelativePath reports a path that is not relative and clean, or leads upwards. A backslash is part of a name.
 func CheckRelativePath(p string) error {
-	if len(p) > 512 || p == "" || p == "." || p == ".." || strings.HasPrefix(p, "/") || strings.HasPrefix(p, "../") || path.Clean(p) != p || strings.ContainsAny(p, "\x00\n\\") {
+	if len(p) > 512 || p == "" || p == "." || p == ".." || strings.HasPrefix(p, "/") || strings.HasPrefix(p, "../") || path.Clean(p) != p || !utf8.ValidString(p) || strings.ContainsAny(p, "\x00\n\r") {
 		return fmt.Errorf("path %.80q: want a relative path that stays inside its folder", p)
 	}
 	return nil

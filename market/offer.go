@@ -76,7 +76,7 @@ func (o Offer) Validate() error {
 		return fmt.Errorf("offer: want 1 to %d devices", MaxDevices)
 	case o.Price == 0 || o.Price > MaxAmount:
 		return errors.New("offer: price of 0 or out of range")
-	case o.IntervalMS < 200 || o.IntervalMS > 600_000:
+	case !inMS(o.IntervalMS, MinInterval, MaxInterval):
 		return errors.New("offer: interval out of range")
 	case o.StartInMS > uint64(MaxDuration.Milliseconds()) || o.FirmUntil <= 0:
 		return errors.New("offer: start or firm time out of range")
@@ -157,6 +157,7 @@ const (
 	NoticeTooShort // the owner's notice is shorter than the job's grace
 	Stopping       // the provider takes in no new lease
 	Unreadable     // the device's state is unknown
+	HostDisk       // the job may take more disk than the provider gives, or has
 )
 
 var reasonNames = [...]string{
@@ -164,6 +165,7 @@ var reasonNames = [...]string{
 	TierNotSold: "tier_not_sold", WorkloadNotAllowed: "workload_not_allowed", Busy: "busy", HostMemory: "host_memory",
 	TooLong: "duration", SimulatedOnly: "simulated_only", Sold: "sold", OfferGone: "offer_gone", TermsDiffer: "terms_differ",
 	CreditExceeded: "credit_exceeded", NoticeTooShort: "notice_too_short", Stopping: "stopping", Unreadable: "device_unreadable",
+	HostDisk: "host_disk",
 }
 
 // String returns the reason's name in JSON.
@@ -197,6 +199,18 @@ type Failure struct {
 	Distance uint64 `cbor:"4,keyasint,omitempty" json:"distance,omitempty"`
 }
 
+// maxFailureText bounds each text of a [Failure], in bytes.
+const maxFailureText = 64
+
+// ClipReason keeps a text within what a [Failure] may carry, and whole characters: half of one could not be decoded.
+func ClipReason(s string) string {
+	s = strings.ToValidUTF8(s, "?")
+	if len(s) <= maxFailureText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxFailureText-3], "") + "..."
+}
+
 // String says the failure in words.
 func (f Failure) String() string {
 	return fmt.Sprintf("%s: wanted %s, available %s", strings.ReplaceAll(f.Reason.String(), "_", " "), f.Wanted, f.Available)
@@ -220,7 +234,7 @@ func (d Decline) Validate() error {
 		return errors.New("decline: want 1 to 16 reasons")
 	}
 	for _, f := range d.Failures {
-		if f.Reason == 0 || len(f.Wanted) > 64 || len(f.Available) > 64 {
+		if f.Reason == 0 || len(f.Wanted) > maxFailureText || len(f.Available) > maxFailureText {
 			return errors.New("decline: no reason, or too long a text")
 		}
 	}

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/lacuna-network/lacuna/attest"
 )
@@ -144,27 +147,36 @@ func (s Spec) Validate() error {
 	}
 	fail(s.Module != "", "wasm: no module; name a .wasm file")
 	fail(len(s.Name) <= 64, "name: longer than 64 characters")
+	fail(utf8.ValidString(s.Name) && !strings.ContainsFunc(s.Name, unicode.IsControl), "name: want readable characters on one line")
 	fail(s.GPUs >= 0 && s.GPUs <= MaxDevices, "gpus: want 0 to %d", MaxDevices)
 	fail(s.GPUs > 0 || (s.CPUs >= 1 && s.CPUs <= MaxDevices), "cpus: want 1 to %d", MaxDevices)
 	fail(s.GPUs > 0 || (len(s.Models) == 0 && s.VRAMBytes == 0), "gpu, vram: name a GPU, but gpus is 0")
 	fail(len(s.Models) <= 8, "gpu: at most 8 models")
+	for _, m := range s.Models {
+		fail(m != "" && len(m) <= 64, "gpu: a model without a name, or with one of more than 64 characters")
+	}
 	fail(s.MaxPrice > 0 && s.MaxPrice <= MaxAmount, "price: want more than 0")
 	fail(s.Budget > 0 && s.Budget <= MaxAmount, "budget: want more than 0")
 	fail(s.Duration >= time.Second && s.Duration <= MaxDuration, "duration: want 1s to 366 days")
 	fail(s.StartWithin >= time.Second && s.StartWithin <= 7*24*time.Hour, "start_within: want 1s to 7 days")
 	fail(s.Survive >= s.Interval && s.Survive <= MaxDuration, "survive: want at least the interval between receipts (%s)", s.Interval)
-	fail(s.Interval >= 200*time.Millisecond && s.Interval <= 600*time.Second, "interval: want 200ms to 10m")
+	fail(s.Interval >= MinInterval && s.Interval <= MaxInterval, "interval: want 200ms to 10m")
 	fail(s.MemBytes >= 1<<20 && s.MemBytes <= 4<<30, "memory: a WASM job takes 1MiB to 4GiB")
 	fail(s.DiskBytes <= MaxBytes && s.LogBytes <= MaxBytes, "disk: too large")
 	fail(s.Tier >= Gold && s.Tier <= Bronze, "tier: want gold, silver or bronze")
 	fail(s.Every >= 0 && (s.Checkpoint == "" || s.Every >= 100*time.Millisecond), "checkpoint.every: want at least 100ms")
-	fail(s.Grace >= 0 && s.Grace <= time.Hour, "checkpoint.grace: want at most 1h")
+	fail(s.Grace >= 0 && s.Grace <= MaxGrace, "checkpoint.grace: want at most 1h")
 	fail(s.Theta <= 1000, "theta: want at most 1000")
-	paths := map[string]string{}
+	fields := map[string]string{}
+	var paths []string
 	guest := func(field, p string) {
-		fail(CheckGuestPath(p) == nil, "%s: %q is not an absolute path in the job, such as /data", field, p)
-		fail(paths[p] == "", "%s: %q is taken by %s already", field, p, paths[p])
-		paths[p] = field
+		ok := CheckGuestPath(p) == nil
+		fail(ok, "%s: %q is not an absolute path in the job, such as /data", field, p)
+		fail(fields[p] == "", "%s: %q is taken by %s already", field, p, fields[p])
+		if ok && fields[p] == "" {
+			paths = append(paths, p)
+		}
+		fields[p] = field
 	}
 	for _, t := range s.Inputs {
 		fail(t.From != "", "inputs: an entry without from")
@@ -176,6 +188,9 @@ func (s Spec) Validate() error {
 	}
 	if s.Checkpoint != "" {
 		guest("checkpoint.path", s.Checkpoint)
+	}
+	if err := CheckGuestPaths(paths); err != nil {
+		errs = append(errs, fmt.Errorf("inputs, outputs, checkpoint: %w", err))
 	}
 	for _, p := range s.Require {
 		fail(p.Validate() == nil && p.Continent != "", "place.require: %q is no place", p)

@@ -61,6 +61,13 @@ func TestSpecValidate(t *testing.T) {
 		{"a path taken twice", func(s *market.Spec) {
 			s.Inputs, s.Checkpoint, s.Every = []market.Transfer{{From: "a", To: "/a"}}, "/a", time.Second
 		}, `checkpoint.path: "/a" is taken by inputs`},
+		{"a folder in another", func(s *market.Spec) {
+			s.Inputs, s.Outputs = []market.Transfer{{From: "a", To: "/out/a"}}, []market.Transfer{{From: "/out", To: "o"}}
+		}, `inputs, outputs, checkpoint: path "/out/a" lies in "/out"`},
+		{"output of the scratch folder", func(s *market.Spec) { s.Outputs = []market.Transfer{{From: "/tmp", To: "o"}} }, "inputs, outputs, checkpoint"},
+		{"name of two lines", func(s *market.Spec) { s.Name = "a\nb" }, "name"},
+		{"name that commands a terminal", func(s *market.Spec) { s.Name = "a\x1b[2J" }, "name"},
+		{"model without a name", func(s *market.Spec) { s.GPUs, s.Models = 1, []string{""} }, "gpu"},
 		{"anywhere as a place", func(s *market.Spec) { s.Require = []market.Place{{}} }, "place.require"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -102,7 +109,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	seen := map[string]bool{}
-	for r := market.VRAMTooSmall; r <= market.Unreadable; r++ {
+	for r := market.VRAMTooSmall; r <= market.HostDisk; r++ {
 		if name := r.String(); seen[name] || strings.Contains(name, "(") {
 			t.Errorf("reason %d is %q", uint16(r), name)
 		}

@@ -15,7 +15,6 @@ const (
 	Starting                       // the start came; inputs are staged, nothing is billed
 	Running                        // the process runs
 	Paused                         // the process stands still
-	Draining                       // it was asked to end and has its grace
 	Void                           // no start came in time; nobody's fault
 	Done                           // the job ran to its end
 	Failed                         // it ended before, by a limit, a fault or on request
@@ -24,7 +23,7 @@ const (
 
 var leaseStateNames = [...]string{
 	Offered: "offered", Awarded: "awarded", Starting: "starting", Running: "running", Paused: "paused",
-	Draining: "draining", Void: "void", Done: "done", Failed: "failed", Lost: "lost",
+	Void: "void", Done: "done", Failed: "failed", Lost: "lost",
 }
 
 // String returns the state's name in JSON and in print.
@@ -51,7 +50,6 @@ const (
 	EvReady                         // the process runs
 	EvPause                         // it was paused
 	EvResume                        // it runs again
-	EvDrain                         // notice was given
 	EvFinish                        // the process ended by itself
 	EvStop                          // a limit, a fault, the owner or the renter ended it
 	EvSilence                       // the other side was not heard of for too long
@@ -64,9 +62,8 @@ var next = map[LeaseState]map[LeaseEvent]LeaseState{
 	Offered:  {EvAward: Awarded, EvStop: Void, EvExpire: Void},
 	Awarded:  {EvStart: Starting, EvStop: Void, EvExpire: Void, EvSilence: Void},
 	Starting: {EvReady: Running, EvStop: Failed, EvExpire: Failed, EvSilence: Lost},
-	Running:  {EvPause: Paused, EvDrain: Draining, EvFinish: Done, EvStop: Failed, EvSilence: Lost, EvExpire: Failed},
-	Paused:   {EvResume: Running, EvDrain: Draining, EvFinish: Done, EvStop: Failed, EvSilence: Lost, EvExpire: Failed},
-	Draining: {EvFinish: Done, EvStop: Failed, EvSilence: Lost, EvExpire: Failed},
+	Running:  {EvPause: Paused, EvFinish: Done, EvStop: Failed, EvSilence: Lost, EvExpire: Failed},
+	Paused:   {EvResume: Running, EvFinish: Done, EvStop: Failed, EvSilence: Lost, EvExpire: Failed},
 }
 
 // Next returns the state after the event, or an error if the event cannot happen in s.
@@ -79,20 +76,3 @@ func Next(s LeaseState, e LeaseEvent) (LeaseState, error) {
 
 // StageMax bounds the time from a lease's start until its process runs; it is free.
 const StageMax = 10 * time.Minute
-
-// StateDeadline returns how long a lease may stay in s before EvExpire, 0 for final states.
-func StateDeadline(s LeaseState, l Lease) time.Duration {
-	switch s {
-	case Offered:
-		return MaxFirm
-	case Awarded:
-		return HoldTime
-	case Starting:
-		return StageMax
-	case Running, Paused:
-		return time.Duration(l.DurationMS) * time.Millisecond
-	case Draining:
-		return time.Duration(l.GraceMS)*time.Millisecond + 5*time.Second
-	}
-	return 0
-}

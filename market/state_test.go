@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/lacuna-network/lacuna/market"
 )
@@ -16,18 +15,17 @@ const (
 
 // table is the life of a lease, written a second time: one row a state, one column an event, "-" = cannot happen.
 //
-//	award     start      ready     pause    resume    drain      finish  stop     silence expire
-var table = map[market.LeaseState][10]string{
-	market.Offered:  {"awarded", "-", "-", "-", "-", "-", "-", "void", "-", "void"},
-	market.Awarded:  {"-", "starting", "-", "-", "-", "-", "-", "void", "void", "void"},
-	market.Starting: {"-", "-", "running", "-", "-", "-", "-", "failed", "lost", "failed"},
-	market.Running:  {"-", "-", "-", "paused", "-", "draining", "done", "failed", "lost", "failed"},
-	market.Paused:   {"-", "-", "-", "-", "running", "draining", "done", "failed", "lost", "failed"},
-	market.Draining: {"-", "-", "-", "-", "-", "-", "done", "failed", "lost", "failed"},
-	market.Void:     {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
-	market.Done:     {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
-	market.Failed:   {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
-	market.Lost:     {"-", "-", "-", "-", "-", "-", "-", "-", "-", "-"},
+//	award     start      ready     pause    resume    finish  stop     silence expire
+var table = map[market.LeaseState][9]string{
+	market.Offered:  {"awarded", "-", "-", "-", "-", "-", "void", "-", "void"},
+	market.Awarded:  {"-", "starting", "-", "-", "-", "-", "void", "void", "void"},
+	market.Starting: {"-", "-", "running", "-", "-", "-", "failed", "lost", "failed"},
+	market.Running:  {"-", "-", "-", "paused", "-", "done", "failed", "lost", "failed"},
+	market.Paused:   {"-", "-", "-", "-", "running", "done", "failed", "lost", "failed"},
+	market.Void:     {"-", "-", "-", "-", "-", "-", "-", "-", "-"},
+	market.Done:     {"-", "-", "-", "-", "-", "-", "-", "-", "-"},
+	market.Failed:   {"-", "-", "-", "-", "-", "-", "-", "-", "-"},
+	market.Lost:     {"-", "-", "-", "-", "-", "-", "-", "-", "-"},
 }
 
 func TestNext(t *testing.T) {
@@ -69,7 +67,6 @@ func TestNextKnowsNothingElse(t *testing.T) {
 
 func TestFinalStates(t *testing.T) {
 	final := map[market.LeaseState]bool{market.Void: true, market.Done: true, market.Failed: true, market.Lost: true}
-	l := market.Lease{DurationMS: 1000, GraceMS: 1000}
 	for s := firstState; s <= lastState; s++ {
 		if s.Final() != final[s] {
 			t.Errorf("%s: final %v, want %v", s, s.Final(), final[s])
@@ -77,23 +74,8 @@ func TestFinalStates(t *testing.T) {
 		if after, err := market.Next(s, market.EvStop); (err != nil) != final[s] || err == nil && !after.Final() {
 			t.Errorf("%s: a cancel gives %s, %v", s, after, err)
 		}
-		if deadline := market.StateDeadline(s, l); (deadline == 0) != final[s] || deadline < 0 {
-			t.Errorf("%s: deadline %s", s, deadline)
-		}
 		if after, err := market.Next(s, market.EvExpire); !final[s] && (err != nil || !after.Final()) {
 			t.Errorf("%s: its deadline gives %s, %v, want an end", s, after, err)
-		}
-	}
-}
-
-func TestStateDeadline(t *testing.T) {
-	l := market.Lease{DurationMS: 90_000, GraceMS: 30_000}
-	for s, want := range map[market.LeaseState]time.Duration{
-		market.Offered: 10 * time.Minute, market.Awarded: 5 * time.Second, market.Starting: 10 * time.Minute,
-		market.Running: 90 * time.Second, market.Paused: 90 * time.Second, market.Draining: 35 * time.Second,
-	} {
-		if got := market.StateDeadline(s, l); got != want {
-			t.Errorf("StateDeadline(%s) = %s, want %s", s, got, want)
 		}
 	}
 }
@@ -131,7 +113,7 @@ func TestStateText(t *testing.T) {
 		}
 		seen[s.String()] = true
 	}
-	for s, want := range map[market.LeaseState]string{0: "state(0)", lastState + 1: "state(11)", 255: "state(255)"} {
+	for s, want := range map[market.LeaseState]string{0: "state(0)", lastState + 1: "state(10)", 255: "state(255)"} {
 		if s.String() != want {
 			t.Errorf("state %d is %q, want %q", uint8(s), s, want)
 		}

@@ -137,6 +137,7 @@ func TestValidate(t *testing.T) {
 		{"input above the root", func(m *market.Terms) { m.Inputs[0].Path = "/data/../../etc/passwd" }, false},
 		{"input twice", func(m *market.Terms) { m.Inputs = append(m.Inputs, m.Inputs[0]) }, false},
 		{"input without a digest", func(m *market.Terms) { m.Inputs[0].Digest = attest.Digest{} }, false},
+		{"output in the checkpoint", func(m *market.Terms) { m.Outputs[0] = m.Checkpoint + "/x" }, false},
 		{"output that is relative", func(m *market.Terms) { m.Outputs[0] = "out" }, false},
 		{"checkpoint at the root", func(m *market.Terms) { m.Checkpoint = "/" }, false},
 		{"no checkpoint", func(m *market.Terms) { m.Checkpoint, m.CheckpointEveryMS = "", 0 }, true},
@@ -175,13 +176,34 @@ func TestPaths(t *testing.T) {
 		{"/data", true, false}, {"/data/a b/ü", true, false}, {"/", false, false}, {"", false, false}, {"data", false, true},
 		{"/data/", false, false}, {"//data", false, false}, {"/data/../x", false, false}, {"/..", false, false}, {".", false, false},
 		{"..", false, false}, {"../x", false, false}, {"a/../x", false, false}, {"./a", false, false}, {"a/..", false, false},
-		{"..a", false, true}, {"a\\b", false, false}, {"/a\x00", false, false}, {"a\nb", false, false}, {"/" + strings.Repeat("a", 512), false, false},
+		{"..a", false, true}, {"a\\b", false, true}, {"a\rb", false, false}, {"/a\x1b", false, false}, {"/\xff", false, false}, {"\xff", false, false}, {"/a\x00", false, false}, {"a\nb", false, false}, {"/" + strings.Repeat("a", 512), false, false},
 	} {
 		if err := market.CheckGuestPath(tt.path); (err == nil) != tt.guest {
 			t.Errorf("CheckGuestPath(%.20q) = %v, want ok %v", tt.path, err, tt.guest)
 		}
 		if err := market.CheckRelativePath(tt.path); (err == nil) != tt.relative {
 			t.Errorf("CheckRelativePath(%.20q) = %v, want ok %v", tt.path, err, tt.relative)
+		}
+	}
+}
+
+func TestGuestPaths(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		paths []string
+		want  string // parts of the message; empty = fine
+	}{
+		{"none", nil, ""},
+		{"side by side", []string{"/a", "/a b", "/ab", "/b/c", "/b/d"}, ""},
+		{"no guest path", []string{"/a", "b"}, `"b"`},
+		{"the same", []string{"/a", "/a"}, `"/a": it is there`},
+		{"in one another", []string{"/out", "/out/deep/ckpt"}, `"/out/deep/ckpt" lies in "/out"`},
+		{"in one another, the other way round", []string{"/out/ckpt", "/out"}, `"/out/ckpt" lies in "/out"`},
+		{"scratch folder", []string{"/tmp"}, `"/tmp": it is there`},
+		{"in the scratch folder", []string{"/tmp/x"}, `"/tmp/x" lies in "/tmp"`},
+	} {
+		if err := market.CheckGuestPaths(tt.paths); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: CheckGuestPaths = %v, want %q", tt.name, err, tt.want)
 		}
 	}
 }

@@ -1,8 +1,8 @@
 package node
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lacuna-network/lacuna/attest"
@@ -13,7 +13,8 @@ import (
 
 // abandonLeases gives up the leases on which this peer may have signed something that it no longer has: all of them
 // after an identity was imported or when records are damaged, else those whose records are gone. Nothing is ever signed
-// on them again, so that a disk fault never makes an honest peer contradict itself.
+// on them again, so that a disk fault never makes an honest peer contradict itself. A record that cannot be read is
+// logged and left alone: nobody takes up its lease.
 func (n *Node) abandonLeases() error {
 	imported, err := n.o.Home.Imported()
 	if err != nil {
@@ -36,17 +37,16 @@ func (n *Node) abandonLeases() error {
 	}
 	open := map[attest.Digest]ledger.Record{}
 	err = n.eachLease(func(id attest.Digest, rec ledger.Record) error {
-		if !rec.State.Final() && (all || lost[id]) {
+		if (all || lost[id]) && n.maySign(id, rec) {
 			open[id] = rec
 		}
 		return nil
 	})
-	var corrupt *store.CorruptError
-	if err != nil && !errors.As(err, &corrupt) {
+	if err != nil {
 		return fmt.Errorf("abandon leases: %w", err)
 	}
 	for id, rec := range open {
-		rec.State, rec.Reason, rec.EndedAt = market.Lost, ledger.Abandoned, time.Now().UnixMilli()
+		rec.Abandon(time.Now().UnixMilli())
 		b, err := attest.Marshal(rec)
 		if err != nil {
 			return fmt.Errorf("abandon lease: %w", err)
@@ -60,4 +60,17 @@ func (n *Node) abandonLeases() error {
 		return n.o.Home.ClearImported()
 	}
 	return nil
+}
+
+// maySign reports whether this peer could still sign something on the lease: it is in force, or its outcome is not
+// written yet.
+func (n *Node) maySign(id attest.Digest, rec ledger.Record) bool {
+	if !rec.State.Final() {
+		return true
+	}
+	if rec.State == market.Void || rec.Reason == ledger.Abandoned {
+		return false
+	}
+	outcomes, err := n.store.Outcomes(id)
+	return err != nil || !slices.ContainsFunc(outcomes, func(e attest.Envelope) bool { return e.Signer == n.Key() })
 }

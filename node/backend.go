@@ -157,26 +157,35 @@ func (n *Node) addMoney(s *api.Status) error {
 	return err
 }
 
-// drainWithin bounds how long a peer that is to go down waits for its leases.
-const drainWithin = 24 * time.Hour
-
+// down ends the peer, at once or when its leases have ended.
 func (n *Node) down(_ context.Context, drain bool) error {
+	if drain && n.provider != nil {
+		n.drain()
+		return nil
+	}
 	n.mu.Lock()
 	stop := n.stop
 	n.mu.Unlock()
-	if !drain || n.provider == nil {
-		stop()
-		return nil
-	}
-	go func() { // ends with the last lease, and the peer with it
-		ctx, cancel := context.WithTimeout(context.Background(), drainWithin)
-		defer cancel()
-		if err := n.provider.Drain(ctx); err != nil {
-			n.log.Warn("leases were still in force", "err", err)
-		}
-		stop()
-	}()
+	stop()
 	return nil
+}
+
+// drainWithin bounds how long a peer that is to go down waits for its leases.
+const drainWithin = 24 * time.Hour
+
+// drainOnAsk waits until somebody asks the peer to go down without ending its leases, and ends it after the last one.
+func (n *Node) drainOnAsk(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-n.draining:
+	}
+	ctx, cancel := context.WithTimeout(ctx, drainWithin)
+	defer cancel()
+	if err := n.provider.Drain(ctx); err != nil {
+		n.log.Warn("leases were still in force", "err", err)
+	}
+	return n.down(ctx, false)
 }
 
 func (n *Node) deviceViews(context.Context) ([]api.DeviceView, error) {
@@ -307,11 +316,16 @@ func (n *Node) leases(_ context.Context, role string) ([]api.LeaseView, error) {
 	return views, err
 }
 
+// eachLease calls f for each lease that can be read. The others are logged, and named at each start.
 func (n *Node) eachLease(f func(attest.Digest, ledger.Record) error) error {
-	return n.store.Leases(func(id attest.Digest, value []byte) error {
+	return n.store.Leases(func(id attest.Digest, value []byte, err error) error {
 		var rec ledger.Record
-		if err := attest.Unmarshal(value, &rec); err != nil {
-			return fmt.Errorf("lease %s: %w", id.Short(), err)
+		if err == nil {
+			err = attest.Unmarshal(value, &rec)
+		}
+		if err != nil {
+			n.log.Warn("lease cannot be read", "lease", id.Short(), "err", err)
+			return nil
 		}
 		return f(id, rec)
 	})
@@ -366,6 +380,9 @@ func (n *Node) endLease(ctx context.Context, ref, reason string) (api.LeaseView,
 	}
 	if rec.Role == ledger.Renter {
 		return api.LeaseView{}, fmt.Errorf("%w: this peer is the renter; stop job %s instead", api.ErrConflict, rec.Job)
+	}
+	if n.provider == nil { // it was one when it signed
+		return api.LeaseView{}, fmt.Errorf("%w: lease %s is not in force; this peer does not provide now", api.ErrConflict, id.Short())
 	}
 	if reason == "" {
 		reason = "owner"

@@ -60,9 +60,18 @@ func newRaw(t *testing.T, o deal.Options) *raw {
 	return r
 }
 
+func newSigner(t *testing.T) attest.Signer {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return attest.NewSigner(key, attest.NetworkID(networkName))
+}
+
 func (r *raw) connect(p *nodetest.Peer) {
 	r.t.Helper()
-	if err := r.host.Connect(within(r.t, 10*time.Second), p.Node.Key(), p.Node.Addrs()); err != nil {
+	if err := r.host.Connect(within(r.t, patience), p.Node.Key(), p.Node.Addrs()); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -114,7 +123,7 @@ func (r *raw) offer(p *nodetest.Peer, interval time.Duration) (o market.Offer, e
 		AnnounceUntil: now.Add(10 * time.Second).UnixMilli(), ValidUntil: now.Add(time.Minute).UnixMilli(), Workload: market.WASM, Count: 1,
 		Class: "any", DurationMS: 60_000, StartWithinMS: 1000, Tier: market.Silver, DeclineBP: 10_000, Simulated: true,
 		IntervalMS: uint64(interval.Milliseconds()), ReplyTo: r.host.Addrs()})
-	e, ok, err := r.deal.SendBid(within(r.t, 10*time.Second), p.Node.Key(), p.Node.Addrs(), bid)
+	e, ok, err := r.deal.SendBid(within(r.t, patience), p.Node.Key(), p.Node.Addrs(), bid)
 	if err != nil || !ok {
 		r.t.Fatalf("SendBid = %v, %v", ok, err)
 	}
@@ -155,7 +164,7 @@ func (r *raw) draft(p *nodetest.Peer, interval, survive time.Duration, args ...s
 	return &rawLease{raw: r, p: p, terms: terms, lease: market.Lease{Version: 1, Network: r.signer.Network(), Renter: r.signer.Key(),
 		Provider: o.Provider, Bid: o.Bid, Offer: e.ID(), Work: attest.Sum(terms), Devices: []market.DeviceID{o.Devices[0].ID},
 		Class: market.Deterministic, Price: o.Price, IntervalMS: o.IntervalMS, SurviveMS: uint64(survive.Milliseconds()), Budget: market.USD,
-		IssuedAt: time.Now().UnixMilli(), RenterMark: random16(), OfferMark: o.Nonce, Tier: o.Tier, DurationMS: 60_000, Simulated: o.Simulated}}
+		IssuedAt: time.Now().UnixMilli(), RenterMark: random16(), OfferMark: o.Nonce, Tier: o.Tier, DurationMS: 600_000, Simulated: o.Simulated}}
 }
 
 // sendAward signs the lease and returns the provider's answer.
@@ -164,7 +173,7 @@ func (l *rawLease) sendAward() attest.Envelope {
 	l.award = l.sign(market.AwardDomain, l.lease)
 	l.id = l.award.ID()
 	l.tail = receipt.Tail{Lease: l.id}
-	answer, err := l.deal.SendAward(within(l.t, 10*time.Second), l.p.Node.Key(), nil, l.award, l.terms)
+	answer, err := l.deal.SendAward(within(l.t, patience), l.p.Node.Key(), nil, l.award, l.terms)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -294,7 +303,7 @@ func (l *rawLease) due() market.MicroUSD {
 // vouched asks the provider what it has of the lease until f is content.
 func (l *rawLease) provider(f func(acknowledged uint64, vouched market.MicroUSD) bool) {
 	l.t.Helper()
-	eventually(l.t, 10*time.Second, func() error {
+	eventually(l.t, func() error {
 		v, err := l.p.Client.Lease(l.t.Context(), l.id.Hex())
 		if err == nil && !f(v.Acknowledged, v.Vouched) {
 			err = errors.New("provider has other vouchers than it should: " + v.Vouched.String())

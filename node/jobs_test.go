@@ -95,6 +95,15 @@ func TestJobs(t *testing.T) {
 			t.Errorf("outputs %v, outcome %+v", j.OutputsDigest, rep.Leases[0].Outcome)
 		}
 	})
+	t.Run("output with a backslash in its name", func(t *testing.T) {
+		s := guest(t, "names", `/out/a\b`)
+		to := filepath.Join(t.TempDir(), "results")
+		s.Outputs = []market.Transfer{{From: "/out", To: to}}
+		want(t, run(t, r, s), renter.JobSucceeded, "")
+		if _, err := os.Stat(filepath.Join(to, `a\b`)); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("outputs that cannot be written", func(t *testing.T) {
 		s := guest(t, "files")
 		to := filepath.Join(t.TempDir(), "taken")
@@ -104,9 +113,10 @@ func TestJobs(t *testing.T) {
 		s.Outputs = []market.Transfer{{From: "/out", To: to}}
 		j := run(t, r, s)
 		want(t, j, renter.JobSucceeded, "")
-		if j.Fetched {
-			t.Error("the job says that its outputs lie where they belong")
+		if j.Fetched || !strings.Contains(j.Detail, "write outputs") || !strings.Contains(j.Detail, "taken") {
+			t.Errorf("fetched %v, detail %q; want the reason why its outputs do not lie where they belong", j.Fetched, j.Detail)
 		}
+		until(t, r, j.ID, func(e renter.Event) bool { return e.Kind == renter.EvOutputs && e.Note == j.Detail })
 		if files, err := r.Client.Fetch(t.Context(), j.ID, t.TempDir()); err != nil || len(files) != 1 {
 			t.Errorf("Fetch to another place = %v, %v", files, err)
 		}
@@ -115,11 +125,9 @@ func TestJobs(t *testing.T) {
 		s := guest(t, "exit", "0")
 		s.Outputs = []market.Transfer{{From: "/out", To: t.TempDir()}}
 		s.Checkpoint = "/out/state"
-		j, err := r.Client.Submit(t.Context(), s, false)
-		if err != nil {
-			return // refused before anything was asked of a provider
+		if _, err := r.Client.Submit(t.Context(), s, false); err == nil || !strings.Contains(err.Error(), `"/out/state" lies in "/out"`) {
+			t.Errorf("Submit = %v, want both folders named", err)
 		}
-		want(t, wait(t, r, j.ID), renter.JobStopped, "invalid_job")
 	})
 	t.Run("stopped by the renter", func(t *testing.T) {
 		j := submit(t, r, guest(t, "sleeps"))
@@ -163,6 +171,17 @@ func limits(t *testing.T, r *nodetest.Peer) {
 			return s
 		}, "deadline"},
 		{"invalid module", func(t *testing.T) market.Spec { return handMade(t, 0x1a) }, "invalid_module"},
+		{"too many outputs", func(t *testing.T) market.Spec {
+			s := guest(t, "many", fmt.Sprint(market.MaxOutputFiles+1))
+			s.Outputs = []market.Transfer{{From: "/out", To: t.TempDir()}}
+			return s
+		}, "too_many_outputs"},
+		{"name of an output", func(t *testing.T) market.Spec {
+			folder := strings.Repeat("n", 250)
+			s := guest(t, "names", "/out/fine", "/out/"+folder+"/"+folder+"/"+folder)
+			s.Outputs = []market.Transfer{{From: "/out", To: t.TempDir()}}
+			return s
+		}, "bad_output_name"},
 		{"budget", func(t *testing.T) market.Spec { s := guest(t, "sleeps"); s.Budget = 1000; return s }, "budget"},
 	}
 	for _, tt := range tests {
@@ -202,7 +221,7 @@ func blameless(t *testing.T, r *nodetest.Peer) {
 // noFolders waits until a folder has no folder in it.
 func noFolders(t *testing.T, dir string) {
 	t.Helper()
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, func() error {
 		entries, err := os.ReadDir(dir)
 		if err != nil || len(entries) > 0 {
 			return fmt.Errorf("%d folders in %s, %v", len(entries), dir, err)
@@ -211,10 +230,13 @@ func noFolders(t *testing.T, dir string) {
 	})
 }
 
+// patience is how long a test waits for what no job's end tells of. It is long for slow machines; no test needs it.
+const patience = 3 * time.Minute
+
 // eventually asks f until it returns nil. It is for what no event tells of.
-func eventually(t *testing.T, d time.Duration, f func() error) {
+func eventually(t *testing.T, f func() error) {
 	t.Helper()
-	limit := time.NewTimer(d)
+	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

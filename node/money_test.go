@@ -39,12 +39,12 @@ func TestVouchers(t *testing.T) {
 	t.Parallel()
 	p := nodetest.StartProvider(t, `[{"model":"RTX 4090","price":"3.60 USD/h","count":2}]`, nil)
 	r := newRaw(t, noPorts())
-	l := r.draft(p, 200*time.Millisecond, 20*time.Second, "sleeps")
+	l := r.draft(p, 200*time.Millisecond, 2*time.Minute, "sleeps")
 	l.begin()
 	l.readTo(1)
 	first := l.next() // for receipt 1
 	l.readTo(2)
-	other := r.draft(p, 200*time.Millisecond, 20*time.Second, "sleeps")
+	other := r.draft(p, 200*time.Millisecond, 2*time.Minute, "sleeps")
 	other.begin()
 	other.readTo(1)
 
@@ -130,7 +130,7 @@ func TestUnpaid(t *testing.T) {
 	if err := l.read(func(f work.Frame) bool { return f.Result == nil }); err != nil {
 		t.Fatal(err)
 	}
-	const slack = 3 * time.Second // for a slow machine
+	const slack = time.Minute // for a slow machine
 	if took, limit := time.Since(begun), time.Second+200*time.Millisecond+10*time.Second; took > limit+slack {
 		t.Errorf("the job ended %s after the last voucher, want at most %s", took, limit)
 	}
@@ -157,7 +157,7 @@ func TestLatePayment(t *testing.T) {
 	l := newRaw(t, noPorts()).draft(p, 200*time.Millisecond, 200*time.Millisecond, "sleeps")
 	l.begin()
 	l.readTo(2) // two intervals are the limit
-	eventually(t, 10*time.Second, func() error { return leaseIs(t, p, l.id, "paused") })
+	eventually(t, func() error { return leaseIs(t, p, l.id, "paused") })
 	open := l.due()
 	if open > ledger.AckLimit(l.lease) {
 		t.Errorf("%s open, limit %s", open, ledger.AckLimit(l.lease))
@@ -178,13 +178,13 @@ func TestTrialCap(t *testing.T) {
 	p := nodetest.StartProvider(t, `[{"model":"RTX 4090","price":"3.60 USD/h","count":2}]`, map[string]string{"provide.trial_per_day": "0.001 USD"})
 	const limit = 1000
 	r := newRaw(t, noPorts())
-	a, b := r.draft(p, 200*time.Millisecond, 20*time.Second, "sleeps"), (*rawLease)(nil)
+	a, b := r.draft(p, 200*time.Millisecond, 2*time.Minute, "sleeps"), (*rawLease)(nil)
 	a.begin()
 	a.readTo(1)
 	a.pay()
 	// A second renter has the same cap: it is one for all that never settled.
 	r2 := newRaw(t, noPorts())
-	b = r2.draft(p, 200*time.Millisecond, 20*time.Second, "sleeps")
+	b = r2.draft(p, 200*time.Millisecond, 2*time.Minute, "sleeps")
 	b.begin()
 	ends := make(chan market.Outcome, 2)
 	for _, l := range []*rawLease{a, b} {
@@ -230,8 +230,22 @@ func TestTrialCap(t *testing.T) {
 // TestAwards sends awards that do not hold. Each is refused in writing, and holds no device.
 func TestAwards(t *testing.T) {
 	t.Parallel()
-	p, logged := watched(t, map[string]string{"provide.max_duration": "1h"})
+	p, logged := watched(t, map[string]string{"provide.max_duration": "1h", "provide.max_disk": "1GiB"})
 	r := newRaw(t, noPorts())
+	terms := func(change func(*market.Terms)) func(*rawLease) {
+		return func(l *rawLease) {
+			var w market.Terms
+			if err := attest.Unmarshal(l.terms, &w); err != nil {
+				t.Fatal(err)
+			}
+			change(&w)
+			var err error
+			if l.terms, err = attest.Marshal(w); err != nil {
+				t.Fatal(err)
+			}
+			l.lease.Work = attest.Sum(l.terms)
+		}
+	}
 	for _, tt := range []struct {
 		name   string
 		change func(l *rawLease)
@@ -247,24 +261,22 @@ func TestAwards(t *testing.T) {
 		{"too long", func(l *rawLease) { l.lease.DurationMS = 7_200_000 }, market.TooLong},
 		{"to another provider", func(l *rawLease) { l.lease.Provider[0]++ }, market.TermsDiffer},
 		{"in another's name", func(l *rawLease) { l.lease.Renter[0]++ }, market.TermsDiffer},
-		{"other engine", func(l *rawLease) {
-			var w market.Terms
-			if err := attest.Unmarshal(l.terms, &w); err != nil {
-				t.Fatal(err)
-			}
-			w.Engine = "another"
-			l.terms, _ = attest.Marshal(w)
-			l.lease.Work = attest.Sum(l.terms)
-		}, market.WorkloadNotAllowed},
+		{"other engine", terms(func(w *market.Terms) { w.Engine = "another" }), market.WorkloadNotAllowed},
+		{"more disk than the owner gives", terms(func(w *market.Terms) { w.DiskBytes = 1 << 30 }), market.HostDisk},
+		{"a log of more disk", terms(func(w *market.Terms) { w.LogBytes = 1 << 30 }), market.HostDisk},
+		{"an input of more disk", terms(func(w *market.Terms) {
+			w.Inputs = []market.File{{Path: "/data", Digest: attest.Sum(nil), Bytes: 1 << 30}}
+		}), market.HostDisk},
+		{"folders in one another", terms(func(w *market.Terms) { w.Checkpoint = "/out/state" }), market.TermsDiffer},
 	} {
-		l := r.draft(p, time.Second, 20*time.Second, "sleeps")
+		l := r.draft(p, time.Second, 2*time.Minute, "sleeps")
 		tt.change(l)
 		if got := l.refusal(l.sendAward()); got != tt.want {
 			t.Errorf("%s: refused for %s, want %s", tt.name, got, tt.want)
 		}
 	}
 	// Of two awards for one device the first wins; the same one again has the same answer, once it is there.
-	one, two := r.draft(p, time.Second, 20*time.Second, "sleeps"), newRaw(t, noPorts()).draft(p, time.Second, 20*time.Second, "sleeps")
+	one, two := r.draft(p, time.Second, 2*time.Minute, "sleeps"), newRaw(t, noPorts()).draft(p, time.Second, 2*time.Minute, "sleeps")
 	accept := one.sendAward()
 	if accept.Domain != market.AcceptDomain {
 		t.Fatalf("refused: %s", one.refusal(accept))
@@ -277,7 +289,7 @@ func TestAwards(t *testing.T) {
 		t.Errorf("the same award again: %v, (-first +again):\n%s", err, diff)
 	}
 	// No start comes: the device is free again within the time that the award holds it.
-	eventually(t, market.HoldTime+5*time.Second, func() error { return deviceIs(t, p, "free") })
+	eventually(t, func() error { return deviceIs(t, p, "free") })
 	late := one.refusal(func() attest.Envelope {
 		e, _ := r.deal.SendAward(t.Context(), p.Node.Key(), nil, one.award, one.terms)
 		return e
@@ -302,7 +314,7 @@ func TestRenterLies(t *testing.T) {
 		{"less due", func(o *market.Outcome) { o.Due, o.Vouched = 0, 0 }},
 		{"voucher that is not there", func(o *market.Outcome) { o.LastVoucher[0]++ }},
 	} {
-		l := newRaw(t, noPorts()).draft(p, 200*time.Millisecond, 20*time.Second, "sleeps")
+		l := newRaw(t, noPorts()).draft(p, 200*time.Millisecond, 2*time.Minute, "sleeps")
 		l.begin()
 		if tt.name != "done" { // that one is sent while the job is being staged: there is no process whose end it could be
 			l.readTo(1)
@@ -312,7 +324,7 @@ func TestRenterLies(t *testing.T) {
 		tt.change(&o)
 		e := l.sign(market.OutcomeRenterDomain, o)
 		l.send(work.Frame{Outcome: &e})
-		eventually(t, 10*time.Second, func() error { return leaseIs(t, p, l.id, "failed") })
+		eventually(t, func() error { return leaseIs(t, p, l.id, "failed") })
 		file, err := p.Client.ExportLease(t.Context(), l.id.Hex())
 		if err != nil {
 			t.Fatal(err)
@@ -320,7 +332,7 @@ func TestRenterLies(t *testing.T) {
 		if _, err := ledger.Verify(file); err != nil {
 			t.Errorf("%s: the provider's own file does not verify: %v", tt.name, err)
 		}
-		eventually(t, 10*time.Second, func() error { return deviceIs(t, p, "free") })
+		eventually(t, func() error { return deviceIs(t, p, "free") })
 	}
 	logged.quiet(t)
 }

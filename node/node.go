@@ -1,8 +1,9 @@
 // Package node puts a peer together, runs it, and takes it down.
 //
 // [New] opens what a peer owns (lock, identity, store, libp2p host) and wires the parts: this file is the one place
-// where all meet. Nothing of ours runs before [Node.Run], and nothing is left after it returns. join.go keeps the peer
-// connected, devices.go says what it has to sell, backend.go answers the local API.
+// where all meet. Nothing of ours runs before [Node.Run], and nothing is left after it returns. abandon.go gives up leases
+// that this peer may no longer sign on, join.go keeps the peer connected, devices.go says what it has to sell, backend.go
+// answers the local API.
 //
 // A Node is used by cmd; its methods are safe for concurrent use.
 package node
@@ -75,6 +76,9 @@ type Node struct {
 	devices  *devices           // nil for a light client
 	api      *api.Server
 
+	drain    func()        // closes draining; a second call does nothing
+	draining chan struct{} // closed when the peer is to go down after its leases
+
 	wired chan struct{} // closed when all of the above is set; handlers of the network wait for it
 
 	mu       sync.Mutex
@@ -100,6 +104,8 @@ func New(o Options) (*Node, error) {
 		o.Version = "dev"
 	}
 	n := &Node{o: o, log: o.Logger, registry: prometheus.NewRegistry(), ready: make(chan struct{}), wired: make(chan struct{}), joined: make(chan struct{})}
+	n.draining = make(chan struct{})
+	n.drain = sync.OnceFunc(func() { close(n.draining) })
 	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, open := range []func() error{n.openHome, n.openNetwork, n.openTrade, n.openAPI} {
 		if err := open(); err != nil {
@@ -278,7 +284,7 @@ func (n *Node) openTrade() (err error) {
 	c, name := n.o.Config, n.o.Config.Network.Name
 	n.renter, err = renter.New(renter.Options{Signer: n.signer, Network: name, Engine: Engine, Params: params(name), Store: n.store, Host: n.host,
 		Find: n.find, Bids: n.bids, Deal: n.deal, Blobs: n.blobs, Files: n.files, JobsDir: filepath.Join(n.o.Home.JobsDir(), "rented"),
-		Exclude: c.Rent.Exclude, Logger: n.log, Registerer: n.registry})
+		Exclude: c.Rent.Exclude, Keep: func(d attest.Digest) bool { return n.provider != nil && n.provider.Wants(d) }, Logger: n.log, Registerer: n.registry})
 	if err != nil || !c.Provide.Enabled {
 		return err
 	}
@@ -291,7 +297,7 @@ func (n *Node) openTrade() (err error) {
 	}
 	n.provider, err = provider.New(provider.Options{Signer: n.signer, Network: name, Agent: "lacuna/" + n.o.Version, Policy: provider.Policy{
 		Price: n.devices.price, Place: n.devices.place, Workloads: c.Provide.Workloads, Tiers: c.Provide.Tiers, Sample: c.Telemetry.Sample, MaxDuration: c.Provide.MaxDuration, Notice: c.Provide.Notice,
-		HostMem: c.Provide.MaxMemBytes, Limits: ledger.Limits{TrialPerDay: c.Provide.TrialPerDay, TrialDevices: c.Provide.TrialDevices}},
+		HostMem: c.Provide.MaxMemBytes, HostDisk: c.Provide.MaxDiskBytes, Limits: ledger.Limits{TrialPerDay: c.Provide.TrialPerDay, TrialDevices: c.Provide.TrialDevices}},
 		Devices: n.devices, Runner: run, Engine: Engine, Store: n.store, Host: n.host, Find: n.find, Deal: n.deal, Blobs: n.blobs, Files: n.files,
 		JobsDir: filepath.Join(n.o.Home.JobsDir(), "leased"), Logger: n.log, Registerer: n.registry})
 	return err
@@ -353,6 +359,11 @@ func (n *Node) serve(ctx context.Context) error {
 	if n.provider != nil {
 		group.Go(func() error { return n.provider.Run(ctx) })
 		group.Go(func() error { return n.hearBids(ctx) })
+		group.Go(func() error { return n.drainOnAsk(ctx) })
+	}
+	select { // nobody is to see a peer that seems to have no jobs
+	case <-n.renter.Up():
+	case <-ctx.Done():
 	}
 	select { // a peer that has neighbours can be used at once; one that finds none can be used too
 	case <-n.joined:
@@ -363,9 +374,6 @@ func (n *Node) serve(ctx context.Context) error {
 	n.log.Info("peer runs", "peer", n.Key(), "network", n.o.Config.Network.Name, "provides", n.provider != nil)
 	return group.Wait()
 }
-
-// hearers bounds the bids that are answered at once.
-const hearers = 64
 
 // hearBids answers the bids on the topics that this provider can serve.
 func (n *Node) hearBids(ctx context.Context) error {
@@ -378,13 +386,10 @@ func (n *Node) hearBids(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var group errgroup.Group
-	group.SetLimit(hearers)
-	for h := range heard {
+	n.provider.Hear(ctx, heard, func() {
 		n.mu.Lock()
+		defer n.mu.Unlock()
 		n.heard, n.heardAt = n.heard+1, time.Now()
-		n.mu.Unlock()
-		group.Go(func() error { n.provider.HeardBid(ctx, h.Envelope, h.Bid); return nil })
-	}
-	return group.Wait()
+	})
+	return nil
 }

@@ -3,7 +3,6 @@ package node_test
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -25,7 +24,7 @@ func lying(t *testing.T, r *nodetest.Peer, script func(*told)) (renter.Job, *lia
 	s := guest(t, "exit", "0")
 	to := filepath.Join(t.TempDir(), "results")
 	s.Outputs = []market.Transfer{{From: "/out", To: to}}
-	s.Providers, s.DiskBytes, s.LogBytes, s.StartWithin = []attest.Key{l.signer.Key()}, 1<<20, 1000, 2*time.Second
+	s.Providers, s.DiskBytes, s.LogBytes, s.StartWithin = []attest.Key{l.signer.Key()}, 1<<20, 1000, time.Minute
 	return run(t, r, s), l, to
 }
 
@@ -103,6 +102,25 @@ func TestBadReceipts(t *testing.T) {
 			refused(t, r, j, l, 1)
 		})
 	}
+	t.Run("more than there were intervals", func(t *testing.T) {
+		const most = 1000 // far above what there is time for
+		l := newLiar(t, r, &liar{script: func(d *told) {
+			d.ready()
+			for range most {
+				d.state(d.receipt(1, receipt.Running))
+				if v, _ := d.paid(); v.Version == 0 {
+					return // the renter has ended the stream
+				}
+			}
+		}})
+		s := guest(t, "exit", "0")
+		s.Providers, s.Interval = []attest.Key{l.signer.Key()}, 10*time.Second
+		j := run(t, r, s)
+		want(t, j, renter.JobStopped, "bad_receipt")
+		if j.Receipts < 16 || j.Receipts >= most/2 {
+			t.Errorf("%d receipts were accepted", j.Receipts)
+		}
+	})
 	t.Run("before the job was said to run", func(t *testing.T) {
 		j, l, _ := lying(t, r, func(d *told) { d.state(d.receipt(200, receipt.Running)) })
 		want(t, j, renter.JobStopped, "bad_receipt")
@@ -263,7 +281,7 @@ func TestNoProgress(t *testing.T) {
 	})
 	want(t, j, renter.JobStopped, "no_progress")
 	refused(t, r, j, l, 0)
-	if took := time.Since(begun); took > 40*time.Second {
+	if took := time.Since(begun); took > patience {
 		t.Errorf("noticed after %s", took)
 	}
 }
@@ -312,114 +330,40 @@ func TestMovesOn(t *testing.T) {
 			s := guest(t, "files")
 			s.Outputs = []market.Transfer{{From: "/out", To: t.TempDir()}}
 			s.Providers = []attest.Key{l.signer.Key(), p.Node.Key()}
-			j := run(t, r, s)
-			want(t, j, renter.JobSucceeded, "")
+			var j renter.Job
+			asked := false
+			for range 10 { // on a slow machine the liar's offer may come too late to win
+				j = run(t, r, s)
+				want(t, j, renter.JobSucceeded, "")
+				l.mu.Lock()
+				asked = l.awards > 0
+				l.mu.Unlock()
+				if asked {
+					break
+				}
+			}
 			if *j.Provider != p.Node.Key() {
 				t.Errorf("the job ended at %s", j.Provider)
 			}
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			if l.awards == 0 {
+			if !asked {
 				t.Error("the liar was not asked first")
+			}
+			views, err := r.Client.Auctions(t.Context(), j.ID)
+			if err != nil || len(views) != j.Attempts {
+				t.Fatalf("%d auctions of %d, %v", len(views), j.Attempts, err)
+			}
+			for i, v := range views { // each choice is explained, also one among the runners-up
+				if !v.Recomputed {
+					t.Errorf("auction %d: award %+v is not explained: %s", i, v.Award, v.RecomputeError)
+				}
+			}
+			if last := views[len(views)-1]; last.Award == nil || last.Award.Lease == nil || *last.Award.Lease != *j.Lease {
+				t.Errorf("the last auction does not explain the last lease: %+v", last.Award)
 			}
 			if rep := proof(t, r, j.ID); rep.Vouched != rep.Due {
 				t.Errorf("%s due, %s vouched", rep.Due, rep.Vouched)
 			}
 		})
-	}
-}
-
-// TestOffersThatAreNone holds an auction into which a stranger throws everything (cases of a price that is not a price).
-func TestOffersThatAreNone(t *testing.T) {
-	t.Parallel()
-	cheap := nodetest.StartProvider(t, `[{"model":"RTX 4090","price":"0.25 USD/h"}]`, nil)
-	dear := nodetest.StartProvider(t, `[{"model":"RTX 4090","price":"0.30 USD/h"}]`, nil)
-	log := &logged{}
-	r := nodetest.StartLogging(t, nil, log.logger())
-	nodetest.Join(t, cheap, dear, r)
-	sent := make(chan struct{})
-	l := newLiar(t, r, &liar{script: func(*told) { t.Error("a liar was hired") }, answer: func(l *liar, bid attest.Digest, b market.Bid) (attest.Envelope, bool) {
-		go func() {
-			defer close(sent)
-			l.flood(r, bid, b)
-		}()
-		return attest.Envelope{}, false
-	}})
-	s := guest(t, "exit", "0")
-	s.MaxPrice = market.USD / 2
-	s.Providers = []attest.Key{cheap.Node.Key(), dear.Node.Key(), l.signer.Key()}
-	j := run(t, r, s)
-	want(t, j, renter.JobSucceeded, "")
-	<-sent
-	if *j.Provider != cheap.Node.Key() || j.Price != market.USD/4 {
-		t.Errorf("awarded to %s for %s, want the honest offer of 0.25", j.Provider, j.Price.PerHour())
-	}
-	views, err := r.Client.Auctions(t.Context(), j.ID)
-	if err != nil || len(views) != 1 {
-		t.Fatalf("%d auctions, %v", len(views), err)
-	}
-	v := views[0]
-	if !v.Recomputed || len(v.Offers) > 4 {
-		t.Errorf("auction recomputed: %v (%s), %d offers", v.Recomputed, v.RecomputeError, len(v.Offers))
-	}
-	for _, o := range v.Offers {
-		if o.Peer == l.signer.Key() && o.Excluded != "price_above_limit" {
-			t.Errorf("an offer of the liar counts: %+v", o)
-		}
-	}
-	log.quiet(t)
-}
-
-// flood sends offers that no auction may take, and one above the limit a thousand times.
-func (l *liar) flood(r *nodetest.Peer, bid attest.Digest, b market.Bid) {
-	ctx := within(l.t, 30*time.Second)
-	other := newRaw(l.t, noPorts()).signer
-	send := func(e attest.Envelope) { _, _ = l.deal.SendAnswer(ctx, r.Node.Key(), nil, e) } // refused or dropped
-	change := func(f func(*market.Offer)) {
-		o := l.offerTo(bid, b)
-		o.Price = 1
-		f(&o)
-		if payload, err := attest.Marshal(o); err == nil { // also what Validate refuses
-			send(l.signer.SignBytes(market.OfferDomain, payload))
-		}
-	}
-	change(func(o *market.Offer) { o.Price = 0 })
-	change(func(o *market.Offer) { o.Price = 1 << 63 })
-	change(func(o *market.Offer) { o.FirmUntil = time.Now().Add(-time.Second).UnixMilli() })
-	change(func(o *market.Offer) { o.FirmUntil = time.Now().Add(time.Hour).UnixMilli() })
-	change(func(o *market.Offer) { o.Bid[0]++ })
-	change(func(o *market.Offer) { o.Provider = other.Key() })
-	change(func(o *market.Offer) { o.Devices = nil })
-	change(func(o *market.Offer) { o.Devices = append(o.Devices, o.Devices[0]) })
-	good, err := attest.Marshal(l.offerTo(bid, b))
-	if err != nil {
-		l.t.Error(err)
-		return
-	}
-	price := []byte{5, 0x1a, 0x00, 0x0f, 0x42, 0x40} // key 5: 1,000,000
-	if !strings.Contains(string(good), string(price)) {
-		l.t.Error("the offer's price is not where this test looks for it")
-	}
-	for _, p := range [][]byte{
-		{5, 0xfb, 0x7f, 0xf8, 0, 0, 0, 0, 0, 0}, // not a number
-		{5, 0xfb, 0xff, 0xf0, 0, 0, 0, 0, 0, 0}, // minus infinity
-		{5, 0x20},                               // −1
-		{5, 0xf6},                               // null
-		{5, 0x64, '0', '.', '1', '0'},           // text
-		{5, 1, 5, 1},                            // twice
-		{5, 0x18, 1},                            // 1 in two bytes
-		{},                                      // missing
-	} {
-		send(l.signer.SignBytes(market.OfferDomain, []byte(strings.Replace(string(good), string(price), string(p), 1))))
-	}
-	send(other.SignBytes(market.OfferDomain, good))
-	broken := l.signer.SignBytes(market.OfferDomain, good)
-	broken.Sig[0]++
-	send(broken)
-	for range 1000 {
-		if _, err := l.deal.SendAnswer(ctx, r.Node.Key(), nil, l.signer.SignBytes(market.OfferDomain, good)); err != nil {
-			break // over its rate
-		}
 	}
 }
 

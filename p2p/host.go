@@ -286,6 +286,11 @@ type PeerInfo struct {
 	Latency time.Duration // round trip, smoothed; 0 = not measured yet
 }
 
+// Connected reports whether this peer has a connection to that one.
+func (h *Host) Connected(key attest.Key) bool {
+	return h.host.Network().Connectedness(PeerID(key)) == network.Connected
+}
+
 // Peers returns the connected peers, in no order.
 func (h *Host) Peers() []PeerInfo {
 	var out []PeerInfo

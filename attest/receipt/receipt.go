@@ -160,8 +160,7 @@ func checkMono(last, r Receipt) error {
 	return nil
 }
 
-// ElapsedTolerance is how far a provider's sum of billed time may lie ahead of the reader's own clock (trust
-// parameters, δ).
+// ElapsedTolerance is how far a provider's sum of billed time may lie ahead of the reader's own clock.
 const ElapsedTolerance = 30 * time.Second
 
 // CheckElapsed holds the time that r bills against elapsed, the reader's own time since it started the lease. A

@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -23,4 +24,10 @@ func rangeArgs(least, most int, what string) cobra.PositionalArgs {
 }
 
 // absolute returns the absolute path, as the daemon has another working folder.
-func absolute(path string) (string, error) { return filepath.Abs(path) }
+func absolute(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err == nil && !utf8.ValidString(abs) { // the daemon is asked in JSON
+		err = usageError("", "path %q is not UTF-8 text", path)
+	}
+	return abs, err
+}

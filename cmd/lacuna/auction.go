@@ -44,8 +44,13 @@ func (c *cli) auction(v api.AuctionView) [][]string {
 	for _, d := range v.Refusals {
 		t.text("refused its award: " + c.peer(d.Peer) + ", " + failures(d.Failures))
 	}
+	passed := "did not answer its award: "
+	if v.Follows != nil {
+		t.text("chosen among the runners-up after lease " + c.digest(*v.Follows) + " was lost")
+		passed = "lost the job, did not answer, or its offer had run out: "
+	}
 	for _, k := range v.Failed {
-		t.text("did not answer its award: " + c.peer(k))
+		t.text(passed + c.peer(k))
 	}
 	switch {
 	case v.Award != nil:

@@ -37,7 +37,7 @@ func (c *cli) configCommand() *cobra.Command {
 		},
 		&cobra.Command{
 			Use: "check [FILE]", Short: "Check a config file, by default the one in the home", Args: rangeArgs(0, 1, "at most one file"),
-			RunE: func(_ *cobra.Command, args []string) error {
+			RunE: func(cmd *cobra.Command, args []string) error {
 				h, err := c.homeDir()
 				if err != nil {
 					return err
@@ -46,7 +46,7 @@ func (c *cli) configCommand() *cobra.Command {
 				if len(args) > 0 {
 					name = args[0]
 				}
-				data, err := c.readFile(name, maxConfigBytes)
+				data, err := c.readFile(cmd.Context(), name, maxConfigBytes, "")
 				if errors.Is(err, fs.ErrNotExist) && len(args) == 0 {
 					data, err = nil, nil // without a file everything has its default
 				}

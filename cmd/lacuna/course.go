@@ -64,6 +64,9 @@ func (t *course) event(e renter.Event) error {
 		say("silence", "%s", note(e.Note, "the provider is not heard"))
 	case e.Kind == renter.EvLost:
 		say("lost", "%s", note(words(e.Note), "the provider is given up; the rest goes to another one"))
+	case e.Kind == renter.EvOutputs:
+		t.screen.status("")
+		say("outputs", "not written: %s", note(e.Note, unknown))
 	case e.Kind == renter.EvOutcome && e.Outcome != nil:
 		t.screen.status("")
 		say("outcome", "%s", outcomeText(e.Outcome.Code, e.Outcome.Reason, e.Outcome.Due, e.Outcome.Vouched, e.Outcome.Signers))
@@ -161,6 +164,10 @@ func (t *course) award(a renter.AwardEvent) string {
 func (t *course) end(j renter.Job) error {
 	switch j.State {
 	case renter.JobSucceeded, renter.JobFailed:
+		if j.State == renter.JobSucceeded && !j.Fetched && !j.DryRun && j.Detail != "" { // it ran well, but its files are not where they belong
+			return &exitError{exit: exitFailed, code: "outputs_not_written", err: fmt.Errorf("job %s: %s", jobName(j), j.Detail),
+				hint: "they are kept; name a folder for them: lacuna fetch " + jobName(j) + " FOLDER", details: map[string]any{"job": j.ID}}
+		}
 		if j.ExitCode == nil || *j.ExitCode == 0 {
 			return nil
 		}
@@ -217,11 +224,11 @@ const noNetworkHint = "join a network with: lacuna join INVITE  (lacuna invite p
 
 func stopHint(reason string) string {
 	switch reason {
-	case "duration", "duration_limit", "deadline":
+	case "duration", "deadline":
 		return "allow it more time with --duration, and save its work with --checkpoint"
-	case "budget", "budget_limit":
+	case "budget":
 		return "allow it more money with --budget"
-	case "memory", "memory_limit":
+	case "memory_limit":
 		return "allow it more memory with --memory"
 	}
 	return ""
@@ -309,6 +316,9 @@ var reasonTexts = map[string]string{
 	"budget":           "its budget was spent",
 	"invalid_module":   "the file is no WASI module that runs here",
 	"not_acknowledged": "its receipts were not acknowledged",
+	"no_start":         "it was not started in time",
+	"bad_output_name":  "an output has a name that cannot be carried",
+	"too_many_outputs": "it wrote more output files than can be carried",
 }
 
 func reasonText(j renter.Job) string {

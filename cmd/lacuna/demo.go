@@ -24,8 +24,9 @@ const killWinner = "kill-winner"
 
 // Limits of the demo's waits.
 const (
-	demoAsksWait = 20 * time.Second
-	demoJobWait  = 3 * time.Minute
+	demoUpWait   = 2 * time.Minute
+	demoAsksWait = time.Minute
+	demoJobWait  = 4 * time.Minute
 )
 
 func (c *cli) demoCommand() *cobra.Command {
@@ -66,7 +67,7 @@ type demoProvider struct {
 // demoProviders: one has too little memory for the job, and the cheapest that could take it drops its first lease.
 var demoProviders = []demoProvider{
 	{name: "berlin", model: "RTX 4090", memory: "24GiB", place: "eu/de/berlin", price: "0.21 USD/h"},
-	{name: "paris", model: "RTX 3090", memory: "24GiB", place: "eu/fr/paris", price: "0.24 USD/h"},
+	{name: "paris", model: "RTX 3090", memory: "24GiB", place: "eu/fr/paris", price: "0.29 USD/h"},
 	{name: "dallas", model: "L40S", memory: "48GiB", place: "na/us/dallas", price: "0.48 USD/h"},
 	{name: "warsaw", model: "RTX A5000", memory: "24GiB", place: "eu/pl/warsaw", price: "0.12 USD/h", fault: `[{"kind":"lost","lease":1,"after":"400ms"}]`},
 	{name: "london", model: "RTX 3060 12GB", memory: "12GiB", place: "eu/gb/london", price: "0.08 USD/h"},
@@ -104,19 +105,22 @@ type demo struct {
 	keys   map[string]attest.Key
 	start  time.Time
 
-	bid        string
-	offers     int
-	declines   []demoDecline
-	reputation *renter.ReputationEvent
+	job        string // id of the training job
+	auction    demoAuction
+	rehearsed  bool // the auction is the rehearsal's
+	reputation map[attest.Key]renter.ReputationEvent
 	killed     string
 }
 
 // demoResult is what the demo ends with in -o json.
 type demoResult struct {
-	Peers       int             `json:"peers"`
+	Peers int `json:"peers"`
+	// The bid with its offers and declines is the job's own, or, where this machine was too busy for all providers to
+	// answer that in time, the one of the rehearsal just before it.
 	BidID       string          `json:"bid_id"`
 	Offers      int             `json:"offers"`
 	Declines    []demoDecline   `json:"declines"`
+	Rehearsal   bool            `json:"rehearsal"`
 	Winner      attest.Key      `json:"winner"`
 	Price       market.MicroUSD `json:"price_per_gpu_hour_microusd"`
 	AuctionMS   *uint64         `json:"auction_ms"`
@@ -220,7 +224,7 @@ func (d *demo) up(ctx context.Context) error {
 		}
 		dir = filepath.Join(root, network)
 	}
-	if d.net, err = testnet.Up(ctx, testnet.Options{Dir: dir, Binary: self, Network: network, Peers: specs, Keep: d.keep, Logger: d.c.logger(slog.LevelWarn)}); err != nil {
+	if d.net, err = testnet.Up(ctx, testnet.Options{Dir: dir, Binary: self, Network: network, Peers: specs, Keep: d.keep, Timeout: demoUpWait, Logger: d.c.logger(slog.LevelWarn)}); err != nil {
 		return err
 	}
 	if d.dir, err = os.MkdirTemp("", "lacuna-demo-"); err != nil {
@@ -247,7 +251,7 @@ func (d *demo) checkReceiptFile() error {
 
 // meet learns who is who and waits for the asks.
 func (d *demo) meet(ctx context.Context) error {
-	d.names, d.keys = map[attest.Key]string{}, map[string]attest.Key{}
+	d.names, d.keys, d.reputation = map[attest.Key]string{}, map[string]attest.Key{}, map[attest.Key]renter.ReputationEvent{}
 	for _, p := range d.net.Peers() {
 		st, err := p.Client.Status(ctx)
 		if err != nil {

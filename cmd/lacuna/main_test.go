@@ -62,6 +62,11 @@ func TestScripts(t *testing.T) {
 			e.Defer(func() { clearHomes(t, dir) })
 			e.Setenv("HOMES", dir)
 			e.Setenv("LACUNA_HOME", filepath.Join(dir, "h"))
+			digits, err := filepath.Abs(filepath.Join("..", "..", "scripts", "examples", "digits"))
+			if err != nil {
+				return err
+			}
+			e.Setenv("DIGITS", digits)
 			files := receiptFiles(t)
 			files["hello.wasm"], files["fail.wasm"] = module("hello\n", exit(0)), module("bye\n", exit(7))
 			files["loop.wasm"] = module("round\n", forever())

@@ -75,7 +75,7 @@ func (c *cli) asksCommand() *cobra.Command {
 	cmd := c.truncFlag(&cobra.Command{
 		Use: "asks", Short: "Browse what is for sale, where, at which price, how reliable", Args: noArgs,
 		Long: `Browse the standing asks of providers. Prices are the lowest each goes to; the
-success rate is this node's own experience, and unknown for strangers.`,
+success rate is this peer's own experience, and unknown for strangers.`,
 		Example: `  lacuna asks --model "RTX 4090" --place eu --max-price "0.40 USD/h"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if maxPrice != "" {
@@ -132,7 +132,7 @@ func (c *cli) printAsks(asks []api.AskView) error {
 			}
 			name := c.peer(a.Peer)
 			if a.Self {
-				name += " (this node)"
+				name += " (this peer)"
 			}
 			for _, l := range a.Lots {
 				model := l.Model
@@ -172,7 +172,7 @@ func (c *cli) leasesCommand() *cobra.Command {
 			return c.printLeases(leases)
 		},
 	})
-	ls.Flags().StringVar(&role, "role", "", "only those where this node is provider or renter")
+	ls.Flags().StringVar(&role, "role", "", "only those where this peer is provider or renter")
 	show := c.truncFlag(&cobra.Command{
 		Use: "show LEASE", Short: "Show all about a lease", Args: exactArgs(1, "a lease, by id or the beginning of it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -188,8 +188,10 @@ func (c *cli) leasesCommand() *cobra.Command {
 		},
 	})
 	end := &cobra.Command{
-		Use: "end LEASE", Short: "End a lease early; the job gets its grace", Args: exactArgs(1, "a lease, by id or the beginning of it"),
-		Long: "End a lease that this node serves: the job gets notice and its grace to save its work. Ending it counts against this node.",
+		Use: "end LEASE", Short: "End a lease at once", Args: exactArgs(1, "a lease, by id or the beginning of it"),
+		Long: `End a lease that this peer serves, at once: the job gets no time to save its work, and
+goes on elsewhere from its last checkpoint, if it has one. What it used until then is
+paid. Ending it counts against this peer.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := c.dial()
 			if err != nil {
@@ -203,7 +205,7 @@ func (c *cli) leasesCommand() *cobra.Command {
 		},
 	}
 	end.Flags().StringVar(&reason, "reason", "", "what the renter is told, in snake_case")
-	return group("leases", "The leases of this node", ls, show, end)
+	return group("leases", "The leases of this peer", ls, show, end)
 }
 
 func (c *cli) printLeases(leases []api.LeaseView) error {
@@ -225,7 +227,7 @@ func (c *cli) printLeases(leases []api.LeaseView) error {
 
 func (c *cli) leaseFields(t *table, l api.LeaseView) {
 	t.field("lease", l.ID.String()+simulated(l.Simulated))
-	t.field("this node is", l.Role)
+	t.field("this peer is", l.Role)
 	t.field("renter", c.peer(l.Renter))
 	t.field("provider", c.peer(l.Provider))
 	t.field("state", words(l.State))

@@ -36,9 +36,26 @@ func (c *cli) homeDir() (home.Home, error) {
 // env returns a variable of the environment, "" if it is not set.
 func (c *cli) env(name string) string { v, _ := c.getenv(name); return v }
 
-// dial connects to the daemon of the home. Without one, the error wraps
-// [api.ErrNotRunning].
+// dial connects to the daemon of the home. Without one, the error wraps [api.ErrNotRunning].
 func (c *cli) dial() (*api.Client, error) {
+	d, err := c.connect()
+	if !notRunning(err) {
+		return d, err
+	}
+	h, herr := c.homeDir()
+	if herr != nil {
+		return nil, err
+	}
+	if pid, held := h.Running(); held { // starting another one would not help
+		return nil, &exitError{exit: exitNotRunning, code: "socket_gone",
+			err:  fmt.Errorf("a peer runs in the home %s (pid %d), but nobody answers on its socket", h.Dir(), pid),
+			hint: fmt.Sprintf("it may be starting or ending just now; if not, its socket is gone: kill %d, and start it again: lacuna up -d", pid)}
+	}
+	return nil, err
+}
+
+// connect is dial for those who look again and again.
+func (c *cli) connect() (*api.Client, error) {
 	h, err := c.homeDir()
 	if err != nil {
 		return nil, err

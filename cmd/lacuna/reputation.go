@@ -11,8 +11,8 @@ import (
 func (c *cli) reputationCommand() *cobra.Command {
 	var explain bool
 	cmd := c.truncFlag(&cobra.Command{
-		Use: "reputation [PEER]", Short: "Show how reliable peers were to this node, and why",
-		Long: `Show this node's own score of the peers it dealt with, or of one peer. There is no
+		Use: "reputation [PEER]", Short: "Show how reliable peers were to this peer, and why",
+		Long: `Show this peer's own score of the peers it dealt with, or of one peer. There is no
 global score. With --explain, show every term behind it: each lease, what it counted,
 and how much of that its age has left.`,
 		Args: rangeArgs(0, 1, "at most one peer"),
@@ -60,7 +60,7 @@ func (c *cli) printReputation(r api.ReputationView, explain bool) error {
 		t.field("peer", r.Peer.String())
 		t.field("score", fmt.Sprintf("%s, what is fairly sure: the lower of %s by all evidence and %s by the recent", percent(r.ScoreBP), percent(r.QuantileBP), percent(r.ShortBP)))
 		t.field("success", fmt.Sprintf("%s, the mean that auctions weigh prices with", percent(r.MeanBP)))
-		t.field("strangers", fmt.Sprintf("%d of this node's first %d leases went well, so that a stranger counts %s", r.Prior.OK, r.Prior.FirstLeases, percent(r.Prior.BP)))
+		t.field("strangers", fmt.Sprintf("%d of this peer's first %d leases went well, so that a stranger counts %s", r.Prior.OK, r.Prior.FirstLeases, percent(r.Prior.BP)))
 		t.field("evidence", fmt.Sprintf("good %s, bad %s", r.S, r.F))
 		if !explain {
 			return

@@ -65,7 +65,7 @@ environment: --log-level is LACUNA_LOG_LEVEL.`,
 		&cobra.Group{ID: groupRent, Title: "Rent:"},
 		&cobra.Group{ID: groupSell, Title: "Sell:"},
 		&cobra.Group{ID: groupTrust, Title: "Check:"},
-		&cobra.Group{ID: groupNode, Title: "This node:"},
+		&cobra.Group{ID: groupNode, Title: "This peer:"},
 	)
 	for _, g := range c.commands() {
 		for _, cmd := range g.commands {

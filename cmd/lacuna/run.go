@@ -34,7 +34,8 @@ files back; exits with the job's own exit code.
 
 The module runs in a sandbox without network: it sees its arguments, its
 environment, its inputs (-v, read-only) and the folders named by --out and
---checkpoint. Inputs and outputs go to the chosen provider alone.
+--checkpoint. Inputs and outputs go to the chosen provider alone. What it prints
+comes to the terminal as it is, control characters too; pipe what you do not trust.
 
 What it can cost is bounded three ways: --price per device and hour, --budget in
 all, --duration in time. Each receipt is checked before it is paid.
@@ -49,7 +50,7 @@ On a terminal, a job that can cost more than rent.confirm_above is asked about f
 
 Exit codes: the job's own when it ran to its end. Else 203 no acceptable offer,
 204 stopped (limit, deadline, provider), 202 wrong usage, 206 no daemon (with -d),
-201 failed, 130 interrupted.`,
+201 failed, or outputs that cannot be written here, 130 interrupted.`,
 		Example: `  # on one CPU slot, the smallest there is
   lacuna run hello.wasm
 

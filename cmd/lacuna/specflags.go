@@ -1,11 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
@@ -78,8 +82,16 @@ func (f *specFlags) spec(args []string, getenv func(string) (string, bool)) (mar
 		to         *uint64
 	}{{"--vram", f.vram, &s.VRAMBytes}, {"--memory", f.memory, &s.MemBytes}, {"--disk", f.disk, &s.DiskBytes}} {
 		if size.text != "" {
-			*size.to, err = market.ParseBytes(size.text)
+			if *size.to, err = market.ParseBytes(size.text); err == nil && *size.to == 0 {
+				err = errors.New("0: want more, or leave it out for the default")
+			}
 			try(size.flag, err)
+		}
+	}
+	for _, m := range f.models {
+		if strings.TrimSpace(m) == "" {
+			faults = append(faults, "--gpu: an empty model")
+			break
 		}
 	}
 	if f.tier != "" {
@@ -105,10 +117,38 @@ func (f *specFlags) spec(args []string, getenv func(string) (string, bool)) (mar
 	}
 	s.Require, err = parseAll(f.require, market.ParsePlace)
 	try("--region", err)
+	faults = append(faults, notText(s)...)
 	if len(faults) > 0 {
 		return s, usageError("see: lacuna run --help", "%s", strings.Join(faults, "\n"))
 	}
 	return s, nil
+}
+
+// notText names what of s is not UTF-8. It would reach the job as something else, for the daemon is asked in JSON.
+func notText(s market.Spec) []string {
+	var faults []string
+	check := func(what string, texts ...string) {
+		for _, t := range texts {
+			if !utf8.ValidString(t) {
+				faults = append(faults, fmt.Sprintf("%s: %q is not UTF-8 text", what, t))
+			}
+		}
+	}
+	check("--name", s.Name)
+	check("module", s.Module)
+	check("argument", s.Args...)
+	check("--gpu", s.Models...)
+	check("--checkpoint", s.Checkpoint)
+	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
+		check("--env", k, s.Env[k])
+	}
+	for _, t := range s.Inputs {
+		check("--volume", t.From, t.To)
+	}
+	for _, t := range s.Outputs {
+		check("--out", t.From, t.To)
+	}
+	return faults
 }
 
 // duration is a flag's span of time, read as in a job file: "90s", "2h", "7d".
@@ -202,6 +242,9 @@ func parseOutput(s string) (market.Transfer, error) {
 // parseCheckpoint reads PATH[,every=5m][,grace=30s] into s.
 func parseCheckpoint(text string, s *market.Spec) error {
 	parts := strings.Split(text, ",")
+	if parts[0] == "" {
+		return fmt.Errorf("%q: no path; want PATH[,every=5m][,grace=30s]", text)
+	}
 	s.Checkpoint = parts[0]
 	for _, p := range parts[1:] {
 		k, v, _ := strings.Cut(p, "=")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 
@@ -18,7 +19,7 @@ func (c *cli) submitCommand() *cobra.Command {
 	cmd := c.truncFlag(&cobra.Command{
 		Use: "submit -f FILE|-", Short: "Post a job from a job file and return", Args: noArgs,
 		Long: `Post a job from a job file (YAML or JSON) and print its id; ps, logs, wait and fetch
-are the rest. Paths in the file are relative to its folder, or to this one for stdin.
+are the rest. Paths in the file are relative to its folder, or to this one for stdin and pipes.
 
 With --dry-run, hold the auction but award nothing: who would take the job, at which
 price, and why others would not. Exit code 3 if nobody would.`,
@@ -36,7 +37,7 @@ price, and why others would not. Exit code 3 if nobody would.`,
 			if file == "" {
 				return usageError("see: lacuna submit --help", "name the job file: -f FILE, or -f - for stdin")
 			}
-			spec, err := c.readJob(file)
+			spec, err := c.readJob(cmd.Context(), file)
 			if err != nil {
 				return err
 			}
@@ -86,14 +87,16 @@ price, and why others would not. Exit code 3 if nobody would.`,
 }
 
 // readJob reads a job file; paths in it become absolute, as the daemon has another folder.
-func (c *cli) readJob(name string) (market.Spec, error) {
-	data, err := c.readFile(name, strictyaml.MaxBytes)
+func (c *cli) readJob(ctx context.Context, name string) (market.Spec, error) {
+	data, err := c.readFile(ctx, name, strictyaml.MaxBytes, "")
 	if err != nil {
 		return market.Spec{}, err
 	}
 	shown, dir := name, filepath.Dir(name)
 	if name == "-" {
 		shown, dir = "stdin", "."
+	} else if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		dir = "." // a pipe, which lies nowhere near what it names
 	}
 	spec, err := jobfile.Parse(data, shown)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 // survivalLimit is how long one of the tests below may take on a slow machine. None needs it.
-const survivalLimit = 2 * time.Minute
+const survivalLimit = 4 * time.Minute
 
 // world is a net of processes: two sellers, of which "one" is cheaper, and a renter.
 type world struct {

@@ -58,7 +58,7 @@ one simulated GPU each, and a renter. It outlives this command; down ends it.`,
 			if err := errors.Join(err, net.Close()); err != nil { // of a kept net this only lets go
 				return err
 			}
-			c.say("rent on it with: lacuna --home %s run FILE.wasm", filepath.Join(st.Dir, "renter"))
+			c.say("rent on it with: lacuna --home %s run --gpus 1 FILE.wasm", filepath.Join(st.Dir, "renter"))
 			return c.printTestnets([]testnet.State{st})
 		},
 	}

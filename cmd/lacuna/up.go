@@ -160,7 +160,7 @@ func (c *cli) upDetached(cmd *cobra.Command, overrides map[string]string) error 
 	if _, err := c.config(overrides); err != nil {
 		return err
 	}
-	if d, err := c.dial(); err == nil {
+	if d, err := c.connect(); err == nil {
 		if st, err := d.Status(cmd.Context()); err == nil {
 			return &exitError{exit: exitFailed, code: "running", err: fmt.Errorf("start a peer: one runs in this home already (pid %d)", st.PID), hint: "stop it with: lacuna down"}
 		}
@@ -208,7 +208,7 @@ func (c *cli) upDetached(cmd *cobra.Command, overrides map[string]string) error 
 			return &exitError{exit: exitFailed, code: "failed", err: fmt.Errorf("start the peer: not ready after %s", upTimeout), hint: "the whole log: " + logPath}
 		case <-time.After(poll):
 		}
-		d, err := c.dial()
+		d, err := c.connect()
 		if err != nil {
 			continue
 		}
@@ -260,7 +260,7 @@ func (c *cli) downCommand() *cobra.Command {
 	var drain bool
 	cmd := &cobra.Command{
 		Use: "down", Short: "Stop this machine's peer", Args: noArgs,
-		Long: "Stop this machine's peer and wait until it has ended. With --drain it takes nothing new and lets running leases and jobs end first.",
+		Long: "Stop this machine's peer and wait until it has ended. With --drain it takes nothing new and lets running leases end first, for up to a day; jobs that this peer rents for go on at their providers, and are taken up again at the next start.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			d, err := c.dial()
@@ -278,7 +278,7 @@ func (c *cli) downCommand() *cobra.Command {
 			return c.awaitEnd(ctx)
 		},
 	}
-	cmd.Flags().BoolVar(&drain, "drain", false, "finish what runs first")
+	cmd.Flags().BoolVar(&drain, "drain", false, "let running leases end first")
 	return cmd
 }
 

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -46,8 +49,8 @@ voucher promises exactly what the receipts it accepts cost, and that the outcome
 agrees with both. Exit code 5 and the reason if anything does not hold.`,
 		Example: "  lacuna receipts verify digits.receipts\n  ssh host cat digits.receipts | lacuna receipts verify -",
 		Args:    exactArgs(1, "a receipt file, or - for stdin"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			data, err := c.readFile(args[0], ledger.MaxFileBytes)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data, err := c.readFile(cmd.Context(), args[0], ledger.MaxFileBytes, ledger.Magic)
 			if err != nil {
 				return err
 			}
@@ -135,18 +138,39 @@ func cards(ds []market.OfferedDevice) string {
 	return text
 }
 
-// readFile reads a file of at most limit bytes, "-" for stdin.
-func (c *cli) readFile(name string, limit int64) ([]byte, error) {
-	r := c.stdin
+// readFile reads a file of at most limit bytes, "-" for stdin; of a longer one, a byte more than that. What does not
+// begin with begin is not read further, and is returned as far as it was. A pipe may never end; then ctx does.
+func (c *cli) readFile(ctx context.Context, name string, limit int64, begin string) ([]byte, error) {
+	var data []byte
+	var err error
+	read := make(chan struct{})
+	go func() { // it outlives ctx where the system does not return; then the process is about to end
+		defer close(read)
+		data, err = c.readAll(name, limit, begin)
+	}()
+	select {
+	case <-read:
+		return data, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (c *cli) readAll(name string, limit int64, begin string) ([]byte, error) {
+	in := c.stdin
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
 			return nil, usageError("", "read %s: %w", name, pathCause(err))
 		}
 		defer f.Close()
-		r = f
+		in = f
 	}
-	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	r := bufio.NewReader(io.LimitReader(in, limit+1))
+	if first, err := r.Peek(len(begin)); string(first) != begin && (err == nil || errors.Is(err, io.EOF)) {
+		return first, nil
+	}
+	data, err := io.ReadAll(r)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, pathCause(err))
 	}

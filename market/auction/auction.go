@@ -24,7 +24,7 @@ import (
 	"github.com/lacuna-network/lacuna/market"
 )
 
-// θ by kind of job, in prices of one interval (architecture: the cost of one failed interval).
+// θ by kind of job, in prices of one interval.
 const (
 	ThetaStateless    = 3
 	ThetaCheckpointed = 5

@@ -14,7 +14,6 @@ type ClosedBy string
 const (
 	ByWindow ClosedBy = "window"
 	ByEarly  ClosedBy = "early_offer"
-	ByCancel ClosedBy = "cancelled"
 )
 
 // MaxDeclines bounds the declines that a record keeps; all are counted.
@@ -44,6 +43,9 @@ type Record struct {
 	Lease        *attest.Digest    `cbor:"19,keyasint,omitempty"`
 	DryRun       bool              `cbor:"20,keyasint,omitempty"`
 	Failed       []attest.Key      `cbor:"21,keyasint,omitempty"` // awarded, but they did not answer
+	// Follows is set where the choice was made again, among the runners-up: the lease whose provider was lost. Failed then
+	// names that provider too, and those whose offers did not bind any more.
+	Follows *attest.Digest `cbor:"22,keyasint,omitempty"`
 }
 
 // Decode fills the decoded offers of a record that came from the store.
@@ -91,7 +93,7 @@ func (r Record) Recompute(network attest.Digest) error {
 			continue
 		}
 		if r.Award == nil {
-			if r.DryRun || r.ClosedBy == ByCancel {
+			if r.DryRun {
 				return nil
 			}
 			return fmt.Errorf("offer of %s could win, but nobody did", e.Offer.Provider.Short())

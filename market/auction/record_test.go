@@ -90,7 +90,6 @@ func TestRecompute(t *testing.T) {
 			r.Refusals, r.Failed = nil, []attest.Key{*key(11)}
 		}, ""},
 		{"dry run", func(_ *testing.T, r *auction.Record) { r.Award, r.Refusals, r.DryRun = nil, nil, true }, ""},
-		{"cancelled", func(_ *testing.T, r *auction.Record) { r.Award, r.ClosedBy = nil, auction.ByCancel }, ""},
 		{"nobody acceptable, nobody won", func(t *testing.T, r *auction.Record) {
 			r.Entries, r.Award = r.Entries[3:], nil
 		}, ""},

@@ -177,7 +177,7 @@ func verifyLease(lf LeaseFile, network attest.Digest) (LeaseReport, error) {
 	if n := len(vouchers); n > 0 {
 		rep.Vouched, rep.Acknowledged = vouchers[n-1].Total, int(vouchers[n-1].AckSeq)
 	}
-	err = verifyOutcomes(lf, chain, vouchers, &rep, network)
+	err = verifyOutcomes(lf, &rep, network)
 	return rep, err
 }
 
@@ -231,7 +231,7 @@ func verifyVouchers(envs []attest.Envelope, chain []receipt.Tail, lease attest.D
 // verifyOutcomes holds each outcome against the receipts and the voucher that it names. One side's may have been written
 // before the last receipt or voucher arrived, so that it states an earlier point of the same chain; one that both signed
 // states the end.
-func verifyOutcomes(lf LeaseFile, chain []receipt.Tail, vouchers []market.Voucher, rep *LeaseReport, network attest.Digest) error {
+func verifyOutcomes(lf LeaseFile, rep *LeaseReport, network attest.Digest) error {
 	envs := lf.Outcomes
 	both := len(envs) == 2 && bytes.Equal(envs[0].Payload, envs[1].Payload)
 	for i, e := range envs {
@@ -245,9 +245,16 @@ func verifyOutcomes(lf LeaseFile, chain []receipt.Tail, vouchers []market.Vouche
 			}
 		}
 		ended := o.LastSeq == uint64(rep.Receipts) && o.Vouched == rep.Vouched
-		if !outcomeHolds(o, lf.Vouchers, chain, vouchers, rep.Terms.Price) || both && !ended {
-			return fmt.Errorf("outcome: it states %d receipts, %s due and %s vouched; the file has %d, %s and %s, or they end otherwise",
+		if o.LastSeq > uint64(rep.Receipts) || both && !ended {
+			return fmt.Errorf("outcome: it states %d receipts, %s due and %s vouched; the file has %d, %s and %s",
 				o.LastSeq, o.Due, o.Vouched, rep.Receipts, rep.Due, rep.Vouched)
+		}
+		var last attest.Envelope
+		if o.LastSeq > 0 {
+			last = lf.Receipts[o.LastSeq-1]
+		}
+		if err := CheckOutcome(o, rep.Terms, last, lf.Vouchers); err != nil {
+			return err
 		}
 		if rep.Outcome == nil || o.LastSeq > rep.Outcome.LastSeq {
 			rep.Outcome = &o
@@ -255,31 +262,4 @@ func verifyOutcomes(lf LeaseFile, chain []receipt.Tail, vouchers []market.Vouche
 		rep.Signers++
 	}
 	return nil
-}
-
-// outcomeHolds reports whether o states a point of the chain, its price, and a voucher that promises what o says.
-func outcomeHolds(o market.Outcome, envs []attest.Envelope, chain []receipt.Tail, vouchers []market.Voucher, price market.MicroUSD) bool {
-	if o.LastSeq > uint64(len(chain)) {
-		return false
-	}
-	var at receipt.Tail // before the first receipt
-	if o.LastSeq > 0 {
-		at = chain[o.LastSeq-1]
-	}
-	due, err := market.Due(price, at.Last.Cum)
-	if err != nil || o.Head != at.ID || !o.Cum.Equal(at.Last.Cum) || o.Due != due {
-		return false
-	}
-	if out := at.Last.Out; out != nil && o.Out != nil && *out != *o.Out {
-		return false
-	}
-	if o.LastVoucher.IsZero() {
-		return o.Vouched == 0
-	}
-	for i, e := range envs {
-		if e.ID() == o.LastVoucher {
-			return o.Vouched == vouchers[i].Total && vouchers[i].AckSeq <= o.LastSeq
-		}
-	}
-	return false
 }

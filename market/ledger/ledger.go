@@ -104,11 +104,6 @@ func AckLimit(l market.Lease) market.MicroUSD {
 // CheckBudget reports whether a lease may cost another interval within the renter's budget.
 func CheckBudget(l market.Lease, due, next market.MicroUSD) bool { return add(due, next) <= l.Budget }
 
-// AdmitPrepaid is the renter's own rule: what it settled ahead of accepted receipts stays within its limit.
-func AdmitPrepaid(settled, accepted, next, limit market.MicroUSD) bool {
-	return sub(add(settled, next), accepted) <= limit
-}
-
 func sub(a, b market.MicroUSD) market.MicroUSD { return a - min(a, b) }
 
 // add stops at the largest amount instead of wrapping, which would look like no exposure at all.

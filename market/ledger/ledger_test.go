@@ -96,20 +96,6 @@ func TestCheckBudget(t *testing.T) {
 	}
 }
 
-func TestAdmitPrepaid(t *testing.T) {
-	for _, tt := range []struct {
-		settled, accepted, next, limit market.MicroUSD
-		want                           bool
-	}{
-		{0, 0, 0, 0, true}, {0, 0, 1, 0, false}, {0, 0, 5, 5, true}, {5, 0, 1, 5, false}, {5, 1, 1, 5, true},
-		{5, 100, 95, 0, true}, {5, 100, 96, 0, false}, {math.MaxUint64, 0, 10, 5, false},
-	} {
-		if got := ledger.AdmitPrepaid(tt.settled, tt.accepted, tt.next, tt.limit); got != tt.want {
-			t.Errorf("AdmitPrepaid(%d, %d, %d, %d) = %v", tt.settled, tt.accepted, tt.next, tt.limit, got)
-		}
-	}
-}
-
 // account is one renter's lease as the model below knows it.
 type account struct {
 	renter   int

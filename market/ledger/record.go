@@ -52,6 +52,9 @@ type Record struct {
 	LogBase uint64 `cbor:"15,keyasint,omitempty"`
 }
 
+// Abandon gives the lease up at that time, in Unix ms.
+func (r *Record) Abandon(at int64) { r.State, r.Reason, r.EndedAt = market.Lost, Abandoned, at }
+
 // ID returns the lease's id.
 func (r Record) ID() attest.Digest { return r.Award.ID() }
 

@@ -33,7 +33,7 @@ type Seller struct {
 func Fit(b market.Bid, s Seller) ([]gpu.Device, []market.Failure) {
 	var fails []market.Failure
 	fail := func(r market.Reason, wanted, available string, distance uint64) {
-		fails = append(fails, market.Failure{Reason: r, Wanted: clip(wanted), Available: clip(available), Distance: distance})
+		fails = append(fails, market.Failure{Reason: r, Wanted: market.ClipReason(wanted), Available: market.ClipReason(available), Distance: distance})
 	}
 	if s.Stopping {
 		fail(market.Stopping, "a new lease", "none, the provider is stopping", 0)
@@ -68,7 +68,7 @@ func Fit(b market.Bid, s Seller) ([]gpu.Device, []market.Failure) {
 func pick(b market.Bid, s Seller) ([]gpu.Device, []market.Failure) {
 	want := int(b.Count)
 	one := func(r market.Reason, wanted, available string, distance uint64) []market.Failure {
-		return []market.Failure{{Reason: r, Wanted: clip(wanted), Available: clip(available), Distance: distance}}
+		return []market.Failure{{Reason: r, Wanted: market.ClipReason(wanted), Available: market.ClipReason(available), Distance: distance}}
 	}
 	vendor := filter(s.Devices, func(d gpu.Device) bool { return classFits(b.Class, d.Class) })
 	if len(vendor) < want {
@@ -179,12 +179,4 @@ func join[T fmt.Stringer](list []T) string {
 		parts[i] = v.String()
 	}
 	return strings.Join(parts, ", ")
-}
-
-// clip keeps a text within what a decline may carry, and whole characters: half of one could not be decoded.
-func clip(s string) string {
-	if len(s) <= 64 {
-		return s
-	}
-	return strings.ToValidUTF8(s[:61], "") + "..."
 }

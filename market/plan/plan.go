@@ -7,7 +7,6 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"sort"
 	"time"
 
 	"github.com/lacuna-network/lacuna/attest"
@@ -63,16 +62,4 @@ func (p *Plan) Release(lease attest.Digest) {
 			delete(p.slots, d)
 		}
 	}
-}
-
-// Taken returns the devices that are not free, sorted.
-func (p *Plan) Taken(now time.Time) []string {
-	var out []string
-	for d := range p.slots {
-		if !p.Free(d, now) {
-			out = append(out, d)
-		}
-	}
-	sort.Strings(out)
-	return out
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/market/markettest"
 	"github.com/lacuna-network/lacuna/market/plan"
@@ -21,9 +19,6 @@ func TestPlan(t *testing.T) {
 	at := func(d time.Duration) time.Time { return start.Add(d) }
 	taken := func(t *testing.T, p *plan.Plan, now time.Time, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(want, p.Taken(now)); diff != "" {
-			t.Errorf("taken (-want +got):\n%s", diff)
-		}
 		for _, d := range []string{"a", "b", "c"} {
 			if free := p.Free(d, now); free == strings.Contains(strings.Join(want, ""), d) {
 				t.Errorf("%s: free %v, taken are %v", d, free, want)

@@ -95,7 +95,7 @@ func ViewAuction(r auction.Record, network attest.Digest) (AuctionView, error) {
 	v := AuctionView{
 		Bid: r.Bid.ID(), Demand: viewDemand(bid), OpenedAt: at(r.OpenedAt), WindowMS: r.WindowMS, TookMS: r.TookMS, ClosedBy: string(r.ClosedBy),
 		ReferencePrice: known(r.Reference), MaxPrice: r.MaxPrice, Heard: r.Heard, Received: r.Received, DeclineCount: r.DeclineCount,
-		Offers: []OfferView{}, Failed: full(r.Failed), RunnersUp: []attest.Key{}, DryRun: r.DryRun,
+		Offers: []OfferView{}, Failed: full(r.Failed), RunnersUp: []attest.Key{}, Follows: r.Follows, DryRun: r.DryRun,
 	}
 	closed := at(r.OpenedAt + int64(r.TookMS))
 	for _, e := range r.Entries {

@@ -42,8 +42,7 @@ type PeerView struct {
 
 // Reachability is whether others can dial the peer, as they found.
 type Reachability struct {
-	Verdict string     `json:"verdict"` // direct, hole-punched, relayed, unreachable or unknown
-	Since   *time.Time `json:"since"`   // null = no verdict yet
+	Verdict string `json:"verdict"` // direct, hole-punched, relayed, unreachable or unknown
 }
 
 // DeviceView is one device and what it does.
@@ -106,6 +105,7 @@ type AuctionView struct {
 	Failed         []attest.Key     `json:"failed"`        // awarded, but they did not answer
 	Award          *WinnerView      `json:"award"`         // null = nobody
 	RunnersUp      []attest.Key     `json:"runners_up"`
+	Follows        *attest.Digest   `json:"follows"` // the lease whose loss made this choice among the runners-up; null = the first choice
 	DryRun         bool             `json:"dry_run"`
 	Recomputed     bool             `json:"recomputed"` // the record explains its award
 	RecomputeError string           `json:"recompute_error,omitempty"`

@@ -69,8 +69,9 @@ type Provide struct {
 	Place        market.Place    // zero = not told
 	CPUSlots     int             // Auto = half of the cores where there is no GPU, else 0
 	MaxDuration  time.Duration   // of one lease
-	Notice       time.Duration   // grace that jobs get before the devices are taken back
+	Notice       time.Duration   // longest grace that a job may ask for; bids with a longer one are declined
 	MaxMemBytes  uint64          // main memory of one job
+	MaxDiskBytes uint64          // disk of one job
 	Workloads    []market.Workload
 	Tiers        []market.Tier
 	TrialPerDay  market.MicroUSD // credit a day for all peers that never settled, together
@@ -134,7 +135,7 @@ func Load(home string, env func(string) string, overrides map[string]string) (Co
 	}
 	if home != "" {
 		path := filepath.Join(home, FileName)
-		data, err := os.ReadFile(path)
+		data, err := readRegular(path)
 		switch {
 		case err == nil:
 			errs = append(errs, c.read(path, data, table))
@@ -164,6 +165,18 @@ func Load(home string, env func(string) string, overrides map[string]string) (Co
 	}
 	c.settle()
 	return c, errors.Join(errs...)
+}
+
+// readRegular reads a file, but none of the kind that may never end.
+func readRegular(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: no regular file", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
 }
 
 // Check reports everything that is wrong with the bytes of a config file; name stands in the messages.

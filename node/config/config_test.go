@@ -104,6 +104,8 @@ func TestFaultsNameLineAndWish(t *testing.T) {
 		{"listen port", "network:\n  listen: [/ip4/0.0.0.0/tcp/70000]\n", []string{"network.listen: "}},
 		{"listen family", "network:\n  listen: [/ip6/1.2.3.4/tcp/1]\n", []string{"network.listen: "}},
 		{"bootstrap without a peer", "network:\n  bootstrap: [/ip4/192.0.2.1/tcp/1]\n", []string{"want an invite"}},
+		{"relative socket", "api:\n  socket: run/api.sock\n", []string{"api.socket: ", "want an absolute path of at most 103 bytes"}},
+		{"long socket", "api:\n  socket: /" + strings.Repeat("s", 103) + "\n", []string{"api.socket: "}},
 		{"peer id", "rent:\n  exclude: [joe]\n", []string{"rent.exclude: ", "12D3KooW"}},
 	}
 	for _, tt := range tests {
@@ -207,4 +209,14 @@ func FuzzCheck(f *testing.F) {
 			t.Errorf("Check = %v, Load = %v", err, lerr)
 		}
 	})
+}
+
+func TestAConfigThatIsNoFileIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink("/dev/zero", filepath.Join(dir, config.FileName)); err != nil { // reading it would never end
+		t.Fatal(err)
+	}
+	if _, err := config.Load(dir, none, nil); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Errorf("Load = %v, want no regular file", err)
+	}
 }

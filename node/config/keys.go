@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/market/ledger"
+	"github.com/lacuna-network/lacuna/node/home"
 	"github.com/lacuna-network/lacuna/node/strictyaml"
 )
 
@@ -56,8 +58,9 @@ func (c *Config) keys() []key {
 		value("provide.place", "unknown", "where the machine stands, as eu/de/berlin; shorter or unknown is fine", &p.Place, parsePlace, market.Place.String),
 		value("provide.cpu_slots", "auto", "CPU slots on sale; auto: half of the cores where there is no GPU, else none", &p.CPUSlots, parseCount, formatCount),
 		value("provide.max_duration", "24h", "longest that one lease may last", &p.MaxDuration, between(time.Minute, market.MaxDuration), strictyaml.FormatDuration),
-		value("provide.notice", "30s", "time that a job gets to save its work before its devices are taken back", &p.Notice, between(time.Second, time.Hour), strictyaml.FormatDuration),
+		value("provide.notice", "30s", "bids of jobs that want a longer grace than this to save their work are declined", &p.Notice, between(time.Second, market.MaxGrace), strictyaml.FormatDuration),
 		value("provide.max_memory", "2GiB", "main memory that one job may have", &p.MaxMemBytes, parseMemory, market.FormatBytes),
+		value("provide.max_disk", "10GiB", "disk that one job may take: its module, inputs, files and log together", &p.MaxDiskBytes, parseMemory, market.FormatBytes),
 		values("provide.workloads", "wasm", "kinds of work to take in: wasm", &p.Workloads, parseWorkload, market.Workload.String),
 		values("provide.tiers", "silver, bronze", "tiers to sell: gold (reserved), silver (on demand), bronze (interruptible)", &p.Tiers, market.ParseTier, market.Tier.String),
 		value("provide.trial_per_day", "auto", "credit a day for all peers that never paid, together; auto: 1 USD, on a test network 1000 USD", &p.TrialPerDay, parseTrial, market.MicroUSD.String),
@@ -68,12 +71,12 @@ func (c *Config) keys() []key {
 		value("rent.budget", market.MicroUSD(market.DefaultBudget).String(), "most that a job may cost, for jobs that name none", &r.Budget, parseAmount, market.MicroUSD.String),
 		value("rent.confirm_above", "1 USD", "ask before a job that may cost more", &r.ConfirmAbove, market.ParseUSD, market.MicroUSD.String),
 		value("rent.survive", strictyaml.FormatDuration(market.DefaultSurvive), "how long a job runs on while this peer is away", &r.Survive, between(time.Second, market.MaxDuration), strictyaml.FormatDuration),
-		value("rent.interval", strictyaml.FormatDuration(market.DefaultInterval), "time between two receipts", &r.Interval, between(200*time.Millisecond, 10*time.Minute), strictyaml.FormatDuration),
+		value("rent.interval", strictyaml.FormatDuration(market.DefaultInterval), "time between two receipts", &r.Interval, between(market.MinInterval, market.MaxInterval), strictyaml.FormatDuration),
 		values("rent.exclude", "", "peers never to rent from, by peer id", &r.Exclude, attest.ParseKey, attest.Key.String),
 
 		value("store.min_free", "1GiB", "free disk space below which no new work is taken on", &c.Store.MinFreeBytes, market.ParseBytes, market.FormatBytes),
 
-		text("api.socket", "", "where programs on this machine reach the peer; empty: in the home", &c.API.Socket, noCheck),
+		text("api.socket", "", "where programs on this machine reach the peer; empty: in the home", &c.API.Socket, checkSocket),
 
 		value("telemetry.sample", "1s", "time between two readings of a device", &c.Telemetry.Sample, between(100*time.Millisecond, time.Minute), strictyaml.FormatDuration),
 	}
@@ -203,6 +206,13 @@ func checkBootstrap(s string) error {
 	}
 	_, err := attest.ParseKey(peer)
 	return err
+}
+
+func checkSocket(s string) error {
+	if s != "" && (!filepath.IsAbs(s) || len(s) > home.MaxSocket) {
+		return fmt.Errorf("%.120q: want an absolute path of at most %d bytes", s, home.MaxSocket)
+	}
+	return nil
 }
 
 func parseBool(s string) (bool, error) {

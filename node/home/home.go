@@ -134,26 +134,31 @@ func (h Home) Create() error {
 	return nil
 }
 
-// maxSocket is the longest path of a unix socket in bytes that every system takes: 104 on macOS with its zero byte, 108
+// MaxSocket is the longest path of a unix socket in bytes that every system takes: 104 on macOS with its zero byte, 108
 // on Linux.
-const maxSocket = 103
+const MaxSocket = 103
 
 // Socket returns the path of the daemon's socket: in the home, or, where that path is too long for a socket, in a
 // folder below the system's temporary one that is named by the home.
 func (h Home) Socket() string {
-	if p := h.path("api.sock"); len(p) <= maxSocket {
+	if p := h.path("api.sock"); len(p) <= MaxSocket {
 		return p
 	}
 	sum := sha256.Sum256([]byte(h.dir))
-	return filepath.Join(os.TempDir(), "lacuna-"+strconv.Itoa(os.Getuid())+"-"+hex.EncodeToString(sum[:8]), "api.sock")
+	below := filepath.Join("lacuna-"+strconv.Itoa(os.Getuid())+"-"+hex.EncodeToString(sum[:8]), "api.sock")
+	p := filepath.Join(os.TempDir(), below)
+	if len(p) > MaxSocket && runtime.GOOS != "windows" {
+		p = filepath.Join("/tmp", below) // TMPDIR is some deep folder
+	}
+	return p
 }
 
 // PrepareSocket makes the folder of [Home.Socket]. Outside the home it must be a folder of this user that nobody else
 // may enter: the temporary folder is everybody's, and someone may have been there first.
 func (h Home) PrepareSocket() error {
 	p := h.Socket()
-	if len(p) > maxSocket {
-		return fmt.Errorf("prepare socket: path %s is too long, at most %d bytes; set api.socket to a shorter one", p, maxSocket)
+	if len(p) > MaxSocket {
+		return fmt.Errorf("prepare socket: path %s is too long, at most %d bytes; set api.socket to a shorter one", p, MaxSocket)
 	}
 	dir := filepath.Dir(p)
 	if dir == h.dir {

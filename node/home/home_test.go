@@ -129,6 +129,53 @@ func TestASecondDaemonIsRefused(t *testing.T) {
 	_ = again.Close()
 }
 
+func TestRunning(t *testing.T) {
+	h := fresh(t)
+	if pid, held := h.Running(); held {
+		t.Errorf("an empty home is held by %d", pid)
+	}
+	if entries, err := os.ReadDir(h.Dir()); err != nil || len(entries) > 0 {
+		t.Errorf("Running made %v, %v", entries, err)
+	}
+	lock, err := h.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pid, held := h.Running(); !held || pid != os.Getpid() {
+		t.Errorf("Running = %d, %v, want %d and true", pid, held, os.Getpid())
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, held := h.Running(); held {
+		t.Error("held after Close")
+	}
+	done := make(chan struct{})
+	looked := make(chan struct{})
+	go func() { // somebody who looks all the time keeps no daemon out
+		defer close(looked)
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				h.Running()
+				runtime.Gosched()
+			}
+		}
+	}()
+	for range 50 {
+		lock, err := h.Lock()
+		if err != nil {
+			t.Errorf("lock while somebody looks: %v", err)
+			break
+		}
+		_ = lock.Close()
+	}
+	close(done)
+	<-looked
+}
+
 func TestAKilledDaemonLeavesNoLock(t *testing.T) {
 	h := fresh(t)
 	cmd := exec.Command(os.Args[0])
@@ -312,6 +359,17 @@ func TestSocketPathIsShortEnough(t *testing.T) {
 	a.RemoveSocket()
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("fallback folder is left behind: %v", err)
+	}
+}
+
+func TestSocketPathWhereTheTemporaryFolderIsDeep(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no /tmp")
+	}
+	t.Setenv("TMPDIR", "/tmp/"+strings.Repeat("t", 120))
+	h := at(t, "/tmp/"+strings.Repeat("x", 120))
+	if p := h.Socket(); len(p) > home.MaxSocket || !strings.HasPrefix(p, "/tmp/lacuna-") {
+		t.Errorf("Socket = %s, want a short path below /tmp", p)
 	}
 }
 

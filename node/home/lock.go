@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // InUseError says that a daemon runs on the home.
@@ -31,11 +32,21 @@ var errHeld = errors.New("lock is held")
 // ends; the file stays, and deleting it is never needed.
 type Lock struct{ f *os.File }
 
-// Lock takes the home, which must exist. If another process has it, the error is an [*InUseError], at once. The pid in
-// it is for people only: in two containers both may be 1.
+// A lock that is held is tried again, for [Home.Running] holds it for a moment.
+const (
+	lockTries = 5
+	lockPause = 20 * time.Millisecond
+)
+
+// Lock takes the home, which must exist. If another process has it, the error is an [*InUseError], within a tenth of a
+// second. The pid in it is for people only: in two containers both may be 1.
 func (h Home) Lock() (*Lock, error) {
 	p := h.path("lock")
 	f, err := lockFile(p)
+	for try := 1; try < lockTries && errors.Is(err, errHeld); try++ {
+		time.Sleep(lockPause)
+		f, err = lockFile(p)
+	}
 	if errors.Is(err, errHeld) {
 		return nil, &InUseError{Dir: h.dir, PID: h.holder()}
 	}
@@ -51,6 +62,23 @@ func (h Home) Lock() (*Lock, error) {
 		return nil, fmt.Errorf("lock home: %w", err)
 	}
 	return &Lock{f}, nil
+}
+
+// Running reports whether a process holds the home, and which, as far as its file says; pid 0 is not known. It changes
+// nothing and makes no file.
+func (h Home) Running() (pid int, held bool) {
+	p := h.path("lock")
+	if _, err := os.Stat(p); err != nil {
+		return 0, false
+	}
+	f, err := lockFile(p)
+	if err == nil {
+		_ = f.Close()
+	}
+	if !errors.Is(err, errHeld) {
+		return 0, false
+	}
+	return h.holder(), true
 }
 
 // holder returns the pid in the lock file, 0 if there is none.

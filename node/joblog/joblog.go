@@ -2,8 +2,9 @@
 // offset in the combined log, so that a stream that broke can go on where it stopped.
 //
 // The provider appends what the job prints, the renter what the provider sends; both read from any offset and wait for
-// more. A file is a sequence of records: stream (1 byte: 1 stdout, 2 stderr), length (4 bytes, big endian), data. A
-// record that a crash cut off is dropped on opening.
+// more. A file is a sequence of records: stream (1 byte: 1 stdout, 2 stderr), length (4 bytes, big endian), data. The
+// last record grows while the same stream goes on, its length first; of one that a crash cut off, opening keeps what is
+// there. Memory holds a mark for each 64 KiB of file, however small the pieces are that a job writes.
 //
 // A [Log] is safe for concurrent use.
 //
@@ -11,6 +12,7 @@
 package joblog
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -35,19 +37,30 @@ type Chunk struct {
 	Data   []byte `json:"data"`   // base64 in JSON
 }
 
+// record is a piece of one stream.
 type record struct {
 	stream byte
-	offset uint64 // in the combined log
-	pos    int64  // of the data in the file
 	n      int
 }
+
+// mark is where a record begins.
+type mark struct {
+	offset uint64 // of its first byte in the combined log
+	pos    int64  // of its header in the file
+}
+
+// markEvery is the distance between marks in the file, in bytes.
+const markEvery = 64 << 10
 
 // Log is the output of one job. Use [Open].
 type Log struct {
 	path    string
 	mu      sync.Mutex
 	f       *os.File // nil after Close
-	records []record
+	marks   []mark
+	seen    mark   // the record that was read last
+	last    record // the last record, which may grow
+	lastAt  mark
 	size    uint64 // combined length of the data
 	pos     int64  // end of the file
 	changed chan struct{}
@@ -81,20 +94,37 @@ func (l *Log) load() error {
 			}
 			return err
 		}
-		n := int64(binary.BigEndian.Uint32(h[1:]))
-		if (h[0] != 1 && h[0] != 2) || n == 0 || l.pos+header+n > info.Size() {
+		r := record{h[0], int(binary.BigEndian.Uint32(h[1:]))}
+		n := min(int64(r.n), info.Size()-l.pos-header)
+		if (r.stream != 1 && r.stream != 2) || n == 0 {
 			break // cut off by a crash
 		}
-		l.add(h[0], int(n))
+		if n < int64(r.n) {
+			r.n = int(n)
+			if err := l.writeHeader(r, l.pos); err != nil {
+				return err
+			}
+		}
+		l.add(r)
 	}
 	return l.f.Truncate(l.pos)
 }
 
+func (l *Log) writeHeader(r record, pos int64) error {
+	h := [header]byte{r.stream}
+	binary.BigEndian.PutUint32(h[1:], uint32(r.n))
+	_, err := l.f.WriteAt(h[:], pos)
+	return err
+}
+
 // add books a record that lies at the end of the file.
-func (l *Log) add(stream byte, n int) {
-	l.records = append(l.records, record{stream, l.size, l.pos + header, n})
-	l.size += uint64(n)
-	l.pos += header + int64(n)
+func (l *Log) add(r record) {
+	l.last, l.lastAt = r, mark{l.size, l.pos}
+	if len(l.marks) == 0 || l.pos-l.marks[len(l.marks)-1].pos >= markEvery {
+		l.marks = append(l.marks, l.lastAt)
+	}
+	l.size += uint64(r.n)
+	l.pos += header + int64(r.n)
 }
 
 // Append adds data of a stream (1 or 2) to the end.
@@ -127,17 +157,47 @@ func (l *Log) append(stream int, data []byte) error {
 		return fmt.Errorf("append to job log: stream %d, want 1 or 2", stream)
 	}
 	for len(data) > 0 {
+		var err error
 		n := min(len(data), MaxData)
-		b := make([]byte, header, header+n)
-		b[0] = byte(stream)
-		binary.BigEndian.PutUint32(b[1:], uint32(n))
-		if _, err := l.f.WriteAt(append(b, data[:n]...), l.pos); err != nil {
+		if l.last.stream == byte(stream) && l.last.n < MaxData {
+			n = min(len(data), MaxData-l.last.n)
+			err = l.grow(data[:n])
+		} else {
+			err = l.begin(record{byte(stream), n}, data[:n])
+		}
+		if err != nil {
 			return fmt.Errorf("append to job log: %w", err)
 		}
-		l.add(byte(stream), n)
 		data = data[n:]
 	}
 	l.wake()
+	return nil
+}
+
+// begin writes a new record.
+func (l *Log) begin(r record, data []byte) error {
+	b := make([]byte, header, header+len(data))
+	b[0] = r.stream
+	binary.BigEndian.PutUint32(b[1:], uint32(r.n))
+	if _, err := l.f.WriteAt(append(b, data...), l.pos); err != nil {
+		return err
+	}
+	l.add(r)
+	return nil
+}
+
+// grow adds to the last record.
+func (l *Log) grow(data []byte) error {
+	longer := record{l.last.stream, l.last.n + len(data)}
+	if err := l.writeHeader(longer, l.lastAt.pos); err != nil {
+		return err
+	}
+	if _, err := l.f.WriteAt(data, l.pos); err != nil {
+		return errors.Join(err, l.writeHeader(l.last, l.lastAt.pos)) // as on a full disk: what was said before stays true
+	}
+	l.last = longer
+	l.size += uint64(len(data))
+	l.pos += int64(len(data))
 	return nil
 }
 
@@ -171,28 +231,53 @@ func (l *Log) ReadFrom(offset uint64) (c Chunk, changed <-chan struct{}, finishe
 	if offset >= l.size {
 		return Chunk{Offset: l.size}, l.changed, l.closed, nil
 	}
-	i := sort.Search(len(l.records), func(i int) bool { return l.records[i].offset > offset }) - 1
-	r := l.records[i]
-	skip := int(offset - r.offset)
-	c = Chunk{Stream: int(r.stream), Offset: offset, Data: make([]byte, r.n-skip)}
-	if err := l.read(c.Data, r.pos+int64(skip)); err != nil {
+	f := l.f
+	if f == nil { // a closed log opens its file for the time of the call
+		if f, err = os.Open(l.path); err != nil {
+			return Chunk{}, nil, false, fmt.Errorf("read job log: %w", err)
+		}
+		defer f.Close()
+	}
+	r, at, err := l.find(f, offset)
+	if err == nil {
+		skip := int(offset - at.offset)
+		c = Chunk{Stream: int(r.stream), Offset: offset, Data: make([]byte, r.n-skip)}
+		_, err = f.ReadAt(c.Data, at.pos+header+int64(skip))
+	}
+	if err != nil {
 		return Chunk{}, nil, false, fmt.Errorf("read job log: %w", err)
 	}
 	return c, l.changed, false, nil
 }
 
-// read reads from the file, which a closed log opens for the time of the call.
-func (l *Log) read(b []byte, pos int64) error {
-	f := l.f
-	if f == nil {
-		var err error
-		if f, err = os.Open(l.path); err != nil {
-			return err
-		}
-		defer f.Close()
+// find returns the record that holds the byte at offset, which is in the log.
+func (l *Log) find(f *os.File, offset uint64) (record, mark, error) {
+	at := l.marks[sort.Search(len(l.marks), func(i int) bool { return l.marks[i].offset > offset })-1]
+	if l.seen.offset <= offset && l.seen.pos > at.pos {
+		at = l.seen // readers go on where they were
 	}
-	_, err := f.ReadAt(b, pos)
-	return err
+	var buf [4 << 10]byte
+	from, have := at.pos, 0
+	for {
+		if at.pos+header > from+int64(have) {
+			n, err := f.ReadAt(buf[:], at.pos)
+			if n < header {
+				return record{}, at, cmp.Or(err, io.ErrUnexpectedEOF)
+			}
+			from, have = at.pos, n
+		}
+		h := buf[at.pos-from:]
+		r := record{h[0], int(binary.BigEndian.Uint32(h[1:]))}
+		if offset < at.offset+uint64(r.n) {
+			l.seen = at
+			return r, at, nil
+		}
+		if r.n == 0 {
+			return record{}, at, errors.New("a record of no bytes")
+		}
+		at.offset += uint64(r.n)
+		at.pos += header + int64(r.n)
+	}
 }
 
 // Close says that nothing more will be appended and gives back the file; what is there can still be read. A second call

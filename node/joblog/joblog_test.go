@@ -77,7 +77,7 @@ func TestLogKeepsOrderAndStreams(t *testing.T) {
 	}
 }
 
-func TestCutRecordIsDropped(t *testing.T) {
+func TestCutRecordKeepsWhatIsThere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	l := open(t, path)
 	if err := errors.Join(l.Append(1, []byte("kept")), l.Append(1, []byte("cut off")), l.Close()); err != nil {
@@ -94,8 +94,64 @@ func TestCutRecordIsDropped(t *testing.T) {
 	if err := l.Append(2, []byte("more")); err != nil {
 		t.Fatal(err)
 	}
-	if got := read(t, l, 0); got != "|1:kept|2:more" {
+	if got := read(t, l, 0); got != "|1:keptcut |2:more" {
 		t.Errorf("read = %q", got)
+	}
+	if err := errors.Join(l.Close(), os.Truncate(path, info.Size()-3+3)); err != nil { // the second header, cut off
+		t.Fatal(err)
+	}
+	if got := read(t, open(t, path), 0); got != "|1:keptcut " {
+		t.Errorf("read = %q", got)
+	}
+}
+
+// TestSmallPieces writes a log byte by byte, as a job may: in one stream, and in turns. It must cost little and read as
+// it was written.
+func TestSmallPieces(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		stream func(i int) int
+		most   int64 // bytes of file
+	}{
+		{"one stream", func(int) int { return 1 }, 51_000},
+		{"in turns", func(i int) int { return 1 + i%2 }, 300_000},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "log")
+			l := open(t, path)
+			want := make([]byte, 50_000)
+			for i := range want {
+				want[i] = byte(i * 7)
+				if err := l.Append(tt.stream(i), want[i:i+1]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if info, err := os.Stat(path); err != nil || info.Size() > tt.most {
+				t.Errorf("the file has %v bytes, want at most %d", info, tt.most)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			for name, l := range map[string]*joblog.Log{"closed": l, "opened again": open(t, path)} {
+				var got []byte
+				for {
+					c, _, _, err := l.ReadFrom(uint64(len(got)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if len(c.Data) == 0 {
+						break
+					}
+					if c.Stream != tt.stream(len(got)) {
+						t.Fatalf("%s: byte %d is of stream %d", name, len(got), c.Stream)
+					}
+					got = append(got, c.Data...)
+				}
+				if !bytes.Equal(got, want) {
+					t.Errorf("%s: %d bytes, not those that were written", name, len(got))
+				}
+			}
+		})
 	}
 }
 

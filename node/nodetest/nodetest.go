@@ -1,11 +1,12 @@
 // Package nodetest runs whole peers in one process, on loopback, for tests.
 //
 // [Start] gives a running node with a home of its own; [Join] connects some. The jobs themselves still run in child
-// processes, so a test's TestMain must call wasm.ChildMain first. It is used by tests only.
+// processes, which are the test binary again, so a package's TestMain is [Main]. It is used by tests only.
 package nodetest
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/lacuna-network/lacuna/node/api"
 	"github.com/lacuna-network/lacuna/node/config"
 	"github.com/lacuna-network/lacuna/node/home"
+	"github.com/lacuna-network/lacuna/node/runner/wasm"
 )
 
 // Peer is a running node.
@@ -29,6 +31,31 @@ type Peer struct {
 	stop   func() error
 }
 
+// cacheVar names the folder of compiled modules that all peers of a test binary share: under the race detector one
+// compilation takes half a minute.
+const cacheVar = "LACUNA_TEST_CACHE"
+
+// Main runs the tests of a package, or the sandbox of one of their jobs.
+func Main(m *testing.M) int {
+	if code, ok := wasm.ChildMain(); ok {
+		return code
+	}
+	dir, err := os.MkdirTemp("", "lacuna-cache-")
+	if err == nil {
+		err = os.Setenv(cacheVar, dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "nodetest:", err)
+		return 1
+	}
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, "nodetest:", err)
+		return 1
+	}
+	return code
+}
+
 // Start runs a peer with these config values, by key. It is stopped when the test ends.
 func Start(t testing.TB, values map[string]string) *Peer { return StartLogging(t, values, nil) }
 
@@ -40,6 +67,11 @@ func StartLogging(t testing.TB, values map[string]string, logger *slog.Logger) *
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if shared := os.Getenv(cacheVar); shared != "" {
+		if err := os.Symlink(shared, filepath.Join(dir, "cache")); err != nil {
+			t.Fatal(err)
+		}
+	}
 	p := &Peer{t: t, Home: dir, logger: logger, config: map[string]string{
 		"network.name": "test-node", "network.listen": "/ip4/127.0.0.1/tcp/0,/ip4/127.0.0.1/udp/0/quic-v1"}}
 	for k, v := range values {

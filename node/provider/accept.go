@@ -68,7 +68,7 @@ func (p *Provider) refuse(award attest.Digest, why market.Failure, now time.Time
 // caller holds p.mu.
 func (p *Provider) judgeAward(l market.Lease, terms []byte, now time.Time) (market.Terms, *standing, *market.Failure) {
 	no := func(r market.Reason, wanted, available string) (market.Terms, *standing, *market.Failure) {
-		return market.Terms{}, nil, &market.Failure{Reason: r, Wanted: clip(wanted), Available: clip(available)}
+		return market.Terms{}, nil, &market.Failure{Reason: r, Wanted: market.ClipReason(wanted), Available: market.ClipReason(available)}
 	}
 	s := p.offers[l.Offer]
 	switch {
@@ -92,6 +92,13 @@ func (p *Provider) judgeAward(l market.Lease, terms []byte, now time.Time) (mark
 	if p.o.Policy.HostMem > 0 && work.MemBytes > p.o.Policy.HostMem {
 		return no(market.HostMemory, market.FormatBytes(work.MemBytes), market.FormatBytes(p.o.Policy.HostMem))
 	}
+	disk, err := p.spareDisk()
+	if err != nil {
+		return no(market.Unreadable, "free disk", "cannot be read")
+	}
+	if work.Disk() > disk {
+		return no(market.HostDisk, market.FormatBytes(work.Disk()), market.FormatBytes(disk))
+	}
 	if d := time.Duration(l.DurationMS) * time.Millisecond; p.o.Policy.MaxDuration > 0 && d > p.o.Policy.MaxDuration {
 		return no(market.TooLong, d.String(), p.o.Policy.MaxDuration.String())
 	}
@@ -100,6 +107,15 @@ func (p *Provider) judgeAward(l market.Lease, terms []byte, now time.Time) (mark
 		return market.Terms{}, nil, &fails[0]
 	}
 	return work, s, nil
+}
+
+// spareDisk returns how much disk one more job may take: what the owner allows, as far as it is free.
+func (p *Provider) spareDisk() (uint64, error) {
+	spare, err := p.o.Store.Spare()
+	if p.o.Policy.HostDisk > 0 {
+		spare = min(spare, p.o.Policy.HostDisk)
+	}
+	return spare, err
 }
 
 func decodeTerms(b []byte, want attest.Digest) (market.Terms, error) {
@@ -114,7 +130,7 @@ func decodeTerms(b []byte, want attest.Digest) (market.Terms, error) {
 func (p *Provider) holdDevices(lease attest.Digest, devices []gpu.Device, now time.Time) *market.Failure {
 	for _, d := range devices {
 		if what, bad := p.faulty[d.ID]; bad {
-			return &market.Failure{Reason: market.Unreadable, Wanted: "device " + d.Model, Available: clip("faulty: " + what)}
+			return &market.Failure{Reason: market.Unreadable, Wanted: "device " + d.Model, Available: market.ClipReason("faulty: " + what)}
 		}
 	}
 	if err := p.plan.Hold(ids(devices), lease, now, now.Add(market.HoldTime)); err != nil {

@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sort"
 	"time"
 
@@ -12,11 +13,11 @@ import (
 )
 
 const (
-	askLife      = 30 * time.Minute
-	askRepublish = 10 * time.Minute       // well inside the ask's life
-	askSettle    = time.Second            // changes within it go out as one
-	askRetry     = 500 * time.Millisecond // while nobody can be reached; doubles
-	askAlone     = time.Second            // while nobody is connected
+	askLife   = 30 * time.Minute
+	askJitter = time.Minute            // at most, so that peers that started together do not publish together
+	askSettle = time.Second            // changes within it go out as one
+	askRetry  = 500 * time.Millisecond // while nobody can be reached; doubles
+	askAlone  = time.Second            // while nobody is connected
 )
 
 // publish keeps the ask in the network as long as something is for sale.
@@ -26,9 +27,9 @@ func (p *Provider) publish(ctx context.Context) error {
 		p.mu.Lock()
 		changed := p.changed
 		p.mu.Unlock()
-		wait := askRepublish
+		wait := find.Republish - rand.N(askJitter)
 		if err := p.publishOnce(ctx); err != nil && ctx.Err() == nil {
-			retry = min(max(2*retry, askRetry), askRepublish)
+			retry = min(max(2*retry, askRetry), find.Republish)
 			if len(p.o.Host.Peers()) == 0 {
 				retry = min(retry, askAlone) // it costs nothing, and the first peer should find the ask
 			}

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/lacuna-network/lacuna/attest"
@@ -20,10 +22,8 @@ import (
 	"github.com/lacuna-network/lacuna/node/store"
 )
 
-const (
-	unpaidPause   = 10 * time.Second // how long a job stands still for want of vouchers before it ends
-	snapshotCheck = 100 * time.Millisecond
-)
+// unpaidPause is how long a job stands still for want of vouchers before it ends.
+const unpaidPause = 10 * time.Second
 
 // live is the lease's life after both signed: start, staging, run, end.
 func (t *tenancy) live(ctx context.Context) {
@@ -53,7 +53,7 @@ func (t *tenancy) live(ctx context.Context) {
 
 // awaitStart waits for the first work frame, as long as the award holds the devices.
 func (t *tenancy) awaitStart(ctx context.Context) bool {
-	hold := time.NewTimer(market.StateDeadline(market.Awarded, t.lease))
+	hold := time.NewTimer(market.HoldTime)
 	defer hold.Stop()
 	select {
 	case <-t.started:
@@ -134,6 +134,9 @@ var errLocal = errors.New("on this machine")
 func (t *tenancy) fetchAll(ctx context.Context) (runner.Job, error) {
 	files := append([]market.File{{Digest: t.terms.Module, Bytes: t.terms.ModuleBytes}}, t.terms.Inputs...)
 	for _, f := range append(files, t.terms.Resume...) {
+		if spare, err := t.p.o.Store.Spare(); err != nil || spare < f.Bytes { // others may have filled the disk since the award
+			return runner.Job{}, fmt.Errorf("%w: no room for %s: %w", errLocal, f.Digest.Short(), cmp.Or(err, store.ErrNoSpace))
+		}
 		if err := t.p.o.Blobs.Fetch(ctx, t.lease.Renter, nil, f.Digest, f.Bytes, nil); err != nil {
 			return runner.Job{}, fmt.Errorf("fetch %s: %w", f.Digest.Short(), err)
 		}
@@ -161,6 +164,9 @@ func (t *tenancy) fetchAll(ctx context.Context) (runner.Job, error) {
 		return job, fmt.Errorf("%w: %w", errLocal, err)
 	}
 	for _, f := range t.terms.Resume {
+		if !filepath.IsLocal(filepath.FromSlash(f.Path)) { // as a backslash may make it where that separates folders
+			return job, fmt.Errorf("%w: checkpoint file %.80q", errJob, f.Path)
+		}
 		if err := placeFile(blobs.Path(f.Digest), filepath.Join(job.OutputDir(t.terms.Checkpoint), filepath.FromSlash(f.Path))); err != nil {
 			return job, fmt.Errorf("%w: place checkpoint: %w", errLocal, err)
 		}
@@ -248,9 +254,11 @@ func (t *tenancy) meterUntilEnd(ctx context.Context, proc runner.Process, m *met
 	defer interval.Stop()
 	sample := time.NewTicker(t.p.o.Policy.Sample)
 	defer sample.Stop()
-	snap := time.NewTicker(snapshotCheck)
-	defer snap.Stop()
-	defer snaps.close()
+	var keeping sync.WaitGroup
+	watching, stop := context.WithCancel(ctx)
+	keeping.Go(func() { t.keepSnapshots(watching, snaps) })
+	defer keeping.Wait()
+	defer stop()
 	// patience is set while the job stands still for want of vouchers; changed then tells when one may have come.
 	patience, changed := t.gate(proc, m, nil)
 	m.sample()
@@ -269,8 +277,6 @@ func (t *tenancy) meterUntilEnd(ctx context.Context, proc runner.Process, m *met
 			return kill(*t.why())
 		case <-sample.C:
 			m.sample()
-		case <-snap.C:
-			t.takeSnapshot(snaps)
 		case <-patience:
 			return kill(stopCause{market.CodeUnpaid, unpaidReasons[m.refused]})
 		case <-changed:
@@ -283,7 +289,7 @@ func (t *tenancy) meterUntilEnd(ctx context.Context, proc runner.Process, m *met
 				return kill(stopCause{market.CodeProviderAbort, "store_failed"})
 			}
 		}
-		if due, _ := t.amounts(); due+t.lease.IntervalCost()+1 > t.lease.Budget {
+		if due, _ := t.amounts(); !ledger.CheckBudget(t.lease, due, t.lease.IntervalCost()+1) {
 			return kill(stopCause{market.CodeLimit, "budget"})
 		}
 		patience, changed = t.gate(proc, m, patience)
@@ -415,6 +421,14 @@ func (m *metering) cut(state receipt.State, out *attest.Digest) error {
 	t1 := max(m.anchor+at.Milliseconds(), t0+1)
 	r := receipt.Receipt{Version: 1, Lease: t.id, Seq: tail.Seq + 1, Prev: tail.ID, T0: t0, T1: t1, MonoMS: uint64(t1 - m.anchor),
 		State: state, Units: units, Cum: cum, Tel: tel, Out: out, Challenge: challenge, Simulated: t.lease.Simulated}
+	before, err := market.Due(t.lease.Price, tail.Last.Cum)
+	if err != nil {
+		return err
+	}
+	after, err := market.Due(t.lease.Price, cum) // before anything is signed: what has no price is not to be stated
+	if err != nil {
+		return err
+	}
 	env, err := t.p.o.Signer.Sign(receipt.Domain, r)
 	if err != nil {
 		return err
@@ -429,11 +443,6 @@ func (m *metering) cut(state receipt.State, out *attest.Digest) error {
 		b.SaveMeta(lastTimeKey(d), binary.BigEndian.AppendUint64(nil, uint64(t1)))
 	}
 	if err := t.p.o.Store.Commit(&b); err != nil {
-		return err
-	}
-	before, _ := market.Due(t.lease.Price, tail.Last.Cum)
-	after, err := market.Due(t.lease.Price, cum)
-	if err != nil {
 		return err
 	}
 	t.p.mu.Lock()

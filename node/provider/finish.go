@@ -3,11 +3,15 @@ package provider
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sort"
-	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/attest/receipt"
@@ -32,11 +36,21 @@ func (t *tenancy) end(ctx context.Context, e ending) {
 		code := uint64(uint32(e.result.ExitCode))
 		res.ExitCode = &code
 		d, manifest, err := t.collect(e.job)
-		if err != nil {
-			t.p.log.Error("outputs cannot be collected", "lease", t.id.Short(), "err", err)
-			state, res.Code, res.Reason, res.ExitCode = receipt.Failed, market.CodeProviderAbort, "outputs_lost", nil
-		} else {
+		switch {
+		case err == nil:
 			out, res.Manifest = &d, &manifest
+		case errors.Is(err, errOutputName) || errors.Is(err, errOutputCount):
+			t.p.log.Info("outputs cannot be carried", "lease", t.id.Short(), "err", err)
+			res.Code, res.Reason = market.CodeLimit, errOutputName.Error()
+			if errors.Is(err, errOutputCount) {
+				res.Reason = errOutputCount.Error()
+			}
+		default:
+			t.p.log.Error("outputs cannot be collected", "lease", t.id.Short(), "err", err)
+			res.Code, res.Reason = market.CodeProviderAbort, "outputs_lost"
+		}
+		if err != nil {
+			state, res.ExitCode = receipt.Failed, nil
 		}
 	}
 	if e.cut != nil {
@@ -44,7 +58,9 @@ func (t *tenancy) end(ctx context.Context, e ending) {
 			t.p.log.Error("last receipt cannot be made", "lease", t.id.Short(), "err", err)
 		}
 	}
-	t.log.Finish()
+	if err := t.log.Close(); err != nil { // it can still be read
+		t.p.log.Warn("job log is not closed", "lease", t.id.Short(), "err", err)
+	}
 	if err := t.saveResult(*res); err != nil {
 		t.p.log.Error("result is not kept", "lease", t.id.Short(), "err", err)
 	}
@@ -66,25 +82,34 @@ func (t *tenancy) end(ctx context.Context, e ending) {
 	}
 }
 
+// Outputs that no renter could be given: the job's own doing, not this provider's.
+var (
+	errOutputName  = errors.New("bad_output_name")
+	errOutputCount = errors.New("too_many_outputs")
+)
+
+// storing bounds the outputs that are stored at once.
+const storing = 8
+
 // collect puts the outputs among the blobs and returns their digest and the manifest.
 func (t *tenancy) collect(job runner.Job) (attest.Digest, market.File, error) {
-	blobs := t.p.o.Files
-	var files []market.File
-	for _, guest := range t.terms.Outputs {
-		dir := job.OutputDir(guest)
-		_, list, err := runner.OutputsDigest(dir)
-		if err != nil {
-			return attest.Digest{}, market.File{}, err
-		}
-		for _, f := range list {
-			d, n, err := blobs.PutFile(t.p.ctx, filepath.Join(dir, filepath.FromSlash(f.Path)))
-			if err != nil {
-				return attest.Digest{}, market.File{}, err
-			}
-			files = append(files, market.File{Path: strings.TrimPrefix(guest, "/") + "/" + f.Path, Digest: d, Bytes: n})
-		}
+	files, err := t.listOutputs(job)
+	if err != nil {
+		return attest.Digest{}, market.File{}, err
 	}
-	sort.Slice(files, func(i, j int) bool { return files[i].Path < files[j].Path })
+	blobs := t.p.o.Files
+	group, ctx := errgroup.WithContext(t.p.ctx)
+	group.SetLimit(storing)
+	for i := range files {
+		group.Go(func() (err error) {
+			f := &files[i]
+			f.Digest, f.Bytes, err = blobs.TakeFile(ctx, filepath.Join(job.WritableDir(), filepath.FromSlash(f.Path)))
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return attest.Digest{}, market.File{}, err
+	}
 	encoded, err := attest.Marshal(files)
 	if err != nil {
 		return attest.Digest{}, market.File{}, err
@@ -99,6 +124,36 @@ func (t *tenancy) collect(job runner.Job) (attest.Digest, market.File, error) {
 	}
 	_ = os.RemoveAll(job.Dir) // the outputs are among the blobs now
 	return market.OutputsDigest(files), market.File{Path: "manifest", Digest: d, Bytes: n}, nil
+}
+
+// listOutputs returns the regular files below the output folders, sorted by path and without their digests.
+func (t *tenancy) listOutputs(job runner.Job) ([]market.File, error) {
+	files := []market.File{}
+	for _, guest := range t.terms.Outputs {
+		err := filepath.WalkDir(job.OutputDir(guest), func(p string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			rel, err := filepath.Rel(job.WritableDir(), p)
+			if err != nil {
+				return err
+			}
+			rel = filepath.ToSlash(rel)
+			if err := market.CheckRelativePath(rel); err != nil {
+				return fmt.Errorf("%w: %w", errOutputName, err)
+			}
+			if len(files) == market.MaxOutputFiles {
+				return errOutputCount
+			}
+			files = append(files, market.File{Path: rel})
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	sort.Slice(files, func(i, j int) bool { return files[i].Path < files[j].Path })
+	return files, nil
 }
 
 // awaitRenter waits until done, which is called under t.mu, as long as the renter is there, or for a while if it is away.

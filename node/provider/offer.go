@@ -6,12 +6,14 @@ import (
 	"encoding/binary"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/gpu"
 	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/market/ledger"
 	"github.com/lacuna-network/lacuna/market/match"
-	"github.com/lacuna-network/lacuna/node/store"
+	"github.com/lacuna-network/lacuna/p2p/bids"
 )
 
 // standing is an offer that binds until its firm time.
@@ -34,24 +36,56 @@ type answered struct {
 // flood of bids costs this provider auctions, never its memory.
 const maxAnswers = 10_000
 
-// HeardBid answers a bid that came over gossip, straight to the renter.
-func (p *Provider) HeardBid(ctx context.Context, e attest.Envelope, b market.Bid) {
+// The answers that are under way at once. Those to renters that must be dialled first have a number of their own, so
+// that bids with addresses where nobody listens do not keep answers from renters that are connected.
+const (
+	answersNear = 64
+	answersFar  = 64
+)
+
+// Hear answers the bids that come over gossip, each straight to its renter, until heard is closed. It decides on one
+// after the other, and never waits for an answer to be sent: one for which there is no room is dropped. It calls count for
+// each bid.
+func (p *Provider) Hear(ctx context.Context, heard <-chan bids.Heard, count func()) {
+	var near, far errgroup.Group
+	near.SetLimit(answersNear)
+	far.SetLimit(answersFar)
+	for h := range heard {
+		count()
+		answer, ok := p.hearBid(ctx, h)
+		if !ok {
+			continue
+		}
+		pool := &far
+		if p.o.Host.Connected(h.Bid.Renter) {
+			pool = &near
+		}
+		room := pool.TryGo(func() error {
+			if _, err := p.o.Deal.SendAnswer(ctx, h.Bid.Renter, h.Bid.ReplyTo, answer); err != nil {
+				p.log.Debug("answer did not reach the renter", "peer", h.Bid.Renter, "err", err)
+			}
+			return nil
+		})
+		if !room {
+			pool.Go(func() error { _, _ = p.o.Deal.SendAnswer(ctx, h.Bid.Renter, h.Bid.ReplyTo, answer); p.log.Debug("answer did not reach the renter"); return nil })
+			p.metrics.dropped.WithLabelValues("busy").Inc()
+		}
+	}
+	_, _ = near.Wait(), far.Wait() // they return no error
+}
+
+// hearBid returns the answer to a bid that was not answered yet.
+func (p *Provider) hearBid(ctx context.Context, h bids.Heard) (attest.Envelope, bool) {
 	if !p.started(ctx) {
-		return
+		return attest.Envelope{}, false
 	}
 	p.mu.Lock()
-	_, known := p.answers[e.ID()]
+	_, known := p.answers[h.Envelope.ID()]
 	p.mu.Unlock()
 	if known {
-		return
+		return attest.Envelope{}, false
 	}
-	answer, ok := p.answerBid(e, b)
-	if !ok {
-		return
-	}
-	if _, err := p.o.Deal.SendAnswer(ctx, b.Renter, b.ReplyTo, answer); err != nil {
-		p.log.Debug("answer did not reach the renter", "peer", b.Renter, "err", err)
-	}
+	return p.answerBid(h.Envelope, h.Bid)
 }
 
 // DirectBid answers a bid that the renter sent itself.
@@ -92,7 +126,7 @@ func (p *Provider) answerBid(e attest.Envelope, b market.Bid) (attest.Envelope, 
 func (p *Provider) decide(id attest.Digest, b market.Bid, now time.Time) (attest.Envelope, bool) {
 	devices, free, err := p.sellable(now)
 	if err != nil {
-		return p.decline(id, []market.Failure{{Reason: market.Unreadable, Wanted: "devices", Available: "cannot be read"}}, now)
+		return p.declineBid(id, []market.Failure{{Reason: market.Unreadable, Wanted: "devices", Available: "cannot be read"}}, now)
 	}
 	chosen, fails := match.Fit(b, match.Seller{Devices: devices, Free: free, Place: p.o.Policy.Place,
 		Workloads: p.o.Policy.Workloads, Tiers: p.o.Policy.Tiers, HostMemBytes: p.o.Policy.HostMem,
@@ -104,7 +138,7 @@ func (p *Provider) decide(id attest.Digest, b market.Bid, now time.Time) (attest
 		if !sampled(id, p.o.Signer.Key(), b.DeclineBP) {
 			return attest.Envelope{}, false
 		}
-		return p.decline(id, fails, now)
+		return p.declineBid(id, fails, now)
 	}
 	return p.offer(id, b, chosen, now)
 }
@@ -115,6 +149,12 @@ func sampled(bid attest.Digest, key attest.Key, bp uint64) bool {
 	return binary.BigEndian.Uint64(h[:])%10_000 < bp
 }
 
+func (p *Provider) declineBid(bid attest.Digest, fails []market.Failure, now time.Time) (attest.Envelope, bool) {
+	p.metrics.declines.Inc()
+	return p.decline(bid, fails, now)
+}
+
+// decline signs why a bid is not served or an award not accepted.
 func (p *Provider) decline(about attest.Digest, fails []market.Failure, now time.Time) (attest.Envelope, bool) {
 	env, err := p.o.Signer.Sign(market.DeclineDomain, market.Decline{Version: 1, About: about, Provider: p.o.Signer.Key(),
 		Failures: fails[:min(len(fails), 16)], At: now.UnixMilli()})
@@ -122,7 +162,6 @@ func (p *Provider) decline(about attest.Digest, fails []market.Failure, now time
 		p.log.Error("decline cannot be signed", "err", err)
 		return attest.Envelope{}, false
 	}
-	p.metrics.declines.Inc()
 	return env, true
 }
 
@@ -148,10 +187,6 @@ func (p *Provider) offer(bid attest.Digest, b market.Bid, devices []gpu.Device, 
 		return attest.Envelope{}, false
 	}
 	offer := env.ID()
-	if raw, err := attest.MarshalEnvelope(env); err == nil {
-		// Lost offers cost an award, nothing else, so nobody waits for the disk.
-		_ = p.o.Store.PutLazy(store.Record{Kind: store.KindOffer, Key: offer[:], Value: raw, TTL: 30 * 24 * time.Hour})
-	}
 	p.offers[offer] = &standing{offer: o, env: env, devices: devices, replyTo: b.ReplyTo}
 	p.metrics.offers.Inc()
 	return env, true
@@ -185,9 +220,7 @@ func (p *Provider) creditFails(renter attest.Key, devices int, price market.Micr
 	pos := p.credit.position(renter, attest.Digest{}, now)
 	pos.Lease, pos.Next, pos.TrialDevices = l, next, pos.TrialDevices+devices
 	if r := p.o.Policy.Limits.Admit(pos); r != nil && r.Gate == ledger.MoneyGate {
-		return []market.Failure{{Reason: market.CreditExceeded, Wanted: next.String() + " of credit", Available: clip(r.Reason)}}
+		return []market.Failure{{Reason: market.CreditExceeded, Wanted: next.String() + " of credit", Available: market.ClipReason(r.Reason)}}
 	}
 	return nil
 }
-
-func clip(s string) string { return s[:min(len(s), 64)] }

@@ -7,10 +7,12 @@
 //	accept.go   an award comes: terms, credit, devices → both signatures, or a signed refusal
 //	tenancy.go  one lease in force: its state, its receipts, its log, what the other side has of them
 //	execute.go  start: inputs arrive, the process runs, every interval a receipt
+//	snapshot.go new checkpoints of a running job; renames_*.go tell which files are whole
 //	session.go  the work stream: what is new goes out, vouchers come in
 //	finish.go   the end: outputs, final receipt, outcome
 //	recover.go  after a restart: leases that were in force are released in writing
 //	credit.go   what renters owe, and the gates before each interval
+//	metrics.go  the counters
 //
 // [Provider] is put together by package node, which also runs it. It is safe for concurrent use.
 package provider
@@ -62,6 +64,7 @@ type Policy struct {
 	MaxDuration time.Duration     // longest job taken in; 0 = no limit
 	Notice      time.Duration     // longest grace given; 0 = any
 	HostMem     uint64            // main memory for one job in bytes; 0 = no limit
+	HostDisk    uint64            // disk for one job in bytes; 0 = what is free
 	Limits      ledger.Limits
 	Firm        time.Duration // how long an offer binds
 	ClaimWindow time.Duration // how long the outcome waits for a renter that is away
@@ -69,21 +72,20 @@ type Policy struct {
 
 // Options set up a [Provider]. All fields but Logger and Registerer are required.
 type Options struct {
-	Signer   attest.Signer
-	Network  string // name
-	Agent    string // software and version, told in the ask
-	Policy   Policy
-	Devices  Devices
-	Runner   runner.Runner
-	Engine   string // what runs WASM, such as "wazero/1.12"
-	Store    *store.Store
-	Host     *p2p.Host
-	Find     *find.Finder
-	Deal     *deal.Service
-	Blobs    *blob.Service
-	Files    *blob.Store
-	JobsDir  string
-	Simulate bool // some devices are simulated
+	Signer  attest.Signer
+	Network string // name
+	Agent   string // software and version, told in the ask
+	Policy  Policy
+	Devices Devices
+	Runner  runner.Runner
+	Engine  string // what runs WASM, such as "wazero/1.12"
+	Store   *store.Store
+	Host    *p2p.Host
+	Find    *find.Finder
+	Deal    *deal.Service
+	Blobs   *blob.Service
+	Files   *blob.Store
+	JobsDir string
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -238,7 +240,7 @@ func (p *Provider) checkDevices(now time.Time) {
 	}
 }
 
-// seller returns what there is to sell at this moment. The caller holds p.mu.
+// sellable returns what there is to sell at this moment. The caller holds p.mu.
 func (p *Provider) sellable(now time.Time) ([]gpu.Device, map[string]bool, error) {
 	all, err := p.o.Devices.Devices()
 	if err != nil {

@@ -25,17 +25,21 @@ const keepUnclaimed = 24 * time.Hour
 // the daemon, nothing new is signed on its chain, and the renter is told. What a finished lease left stays claimable.
 func (p *Provider) recover(ctx context.Context) error {
 	var open []*tenancy
-	err := p.o.Store.Leases(func(id attest.Digest, value []byte) error {
+	err := p.o.Store.Leases(func(id attest.Digest, value []byte, err error) error {
 		var rec ledger.Record
-		if err := attest.Unmarshal(value, &rec); err != nil {
-			return fmt.Errorf("lease %s: %w", id.Short(), err)
+		if err == nil {
+			err = attest.Unmarshal(value, &rec)
 		}
-		if rec.Role != ledger.Provider || rec.Reason == ledger.Abandoned {
+		if err == nil && (rec.Role != ledger.Provider || rec.Reason == ledger.Abandoned) {
+			return nil
+		}
+		if err != nil {
+			p.log.Error("lease is not taken up", "lease", id.Short(), "err", err)
 			return nil
 		}
 		t, err := p.load(id, rec)
 		if err != nil {
-			return fmt.Errorf("lease %s: %w", id.Short(), err)
+			return p.abandon(id, rec, err)
 		}
 		if rec.State == market.Void || t.claimed() {
 			return nil
@@ -59,7 +63,7 @@ func (p *Provider) recover(ctx context.Context) error {
 	}
 	for _, t := range open {
 		if err := p.release(t); err != nil {
-			return err
+			return fmt.Errorf("release lease %s: %w", t.id.Short(), err)
 		}
 		if t.void() {
 			p.discard(t)
@@ -68,6 +72,21 @@ func (p *Provider) recover(ctx context.Context) error {
 		p.group.Go(func() error { p.deliver(ctx, t); return nil })
 	}
 	return nil
+}
+
+// abandon gives up a lease of which something cannot be read. Nothing is signed on it again; the other leases are no worse
+// for it.
+func (p *Provider) abandon(id attest.Digest, rec ledger.Record, why error) error {
+	p.log.Error("lease is abandoned", "lease", id.Short(), "err", why)
+	if rec.State.Final() {
+		return nil
+	}
+	rec.Abandon(time.Now().UnixMilli())
+	b, err := attest.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	return p.o.Store.SaveLease(id, b)
 }
 
 // load reads a lease and what is signed on it, and books what its renter owes.
@@ -92,11 +111,9 @@ func (p *Provider) load(id attest.Digest, rec ledger.Record) (*tenancy, error) {
 			return nil, err
 		}
 		t.tail = receipt.Tail{Lease: id, Seq: r.Seq, ID: env.ID(), Last: r}
-		due, err := market.Due(l.Price, r.Cum)
-		if err != nil {
+		if err := p.bookDue(id, l, rec, r); err != nil {
 			return nil, err
 		}
-		p.credit.add(l.Renter, due, time.UnixMilli(r.T1))
 	} else if !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
@@ -110,6 +127,35 @@ func (p *Provider) load(id attest.Digest, rec ledger.Record) (*tenancy, error) {
 		return nil, err
 	}
 	return t, t.loadEnd()
+}
+
+// bookDue books what the renter owes on a lease on the days on which it came to owe it.
+func (p *Provider) bookDue(id attest.Digest, l market.Lease, rec ledger.Record, last receipt.Receipt) error {
+	chain := []receipt.Receipt{last}
+	if end := time.UnixMilli(last.T1); day(time.UnixMilli(rec.ReadyAt)) != day(end) && time.Since(end) < 48*time.Hour { // older days count no more
+		envs, err := p.o.Store.Receipts(id)
+		if err != nil {
+			return err
+		}
+		chain = chain[:0]
+		for _, env := range envs {
+			r, err := attest.Decode[receipt.Receipt](env)
+			if err != nil {
+				return err
+			}
+			chain = append(chain, r)
+		}
+	}
+	var booked market.MicroUSD
+	for _, r := range chain {
+		due, err := market.Due(l.Price, r.Cum)
+		if err != nil {
+			return err
+		}
+		p.credit.add(l.Renter, due-booked, time.UnixMilli(r.T1))
+		booked = due
+	}
+	return nil
 }
 
 // loadEnd reads the outcomes, and the result that goes with this side's.
@@ -140,7 +186,9 @@ func (t *tenancy) loadEnd() error {
 	if t.log, err = joblog.Open(filepath.Join(t.dir, "log")); err != nil {
 		return err
 	}
-	t.log.Finish()
+	if err := t.log.Close(); err != nil { // it can still be read
+		return err
+	}
 	return t.loadManifest()
 }
 
@@ -153,24 +201,26 @@ func (t *tenancy) loadManifest() error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
 	var res work.Result
-	if err := attest.Unmarshal(b, &res); err != nil {
-		return err
+	if err == nil {
+		err = attest.Unmarshal(b, &res)
+	}
+	if err != nil { // what the outcome says is all there is then
+		t.p.log.Error("result of a lease is gone", "lease", t.id.Short(), "err", err)
+		return nil
 	}
 	t.result = &res
 	if res.Manifest == nil {
 		return nil
 	}
-	raw, err := os.ReadFile(t.p.o.Files.Path(res.Manifest.Digest))
-	if err != nil {
-		return err
-	}
 	var files []market.File
-	if err := attest.Unmarshal(raw, &files); err != nil {
-		return err
+	raw, err := os.ReadFile(t.p.o.Files.Path(res.Manifest.Digest))
+	if err == nil {
+		err = attest.Unmarshal(raw, &files)
+	}
+	if err != nil { // the renter will not get them, but it gets the rest
+		t.p.log.Error("outputs of a lease are gone", "lease", t.id.Short(), "err", err)
+		return nil
 	}
 	t.blobs[res.Manifest.Digest] = true
 	for _, f := range files {

@@ -8,6 +8,7 @@ type renameWatch struct{}
 
 func watchRenames(string) *renameWatch { return nil }
 
-func (*renameWatch) seen() bool { return false }
-func (*renameWatch) reset()     {}
-func (*renameWatch) close()     {}
+func (*renameWatch) look()               {}
+func (*renameWatch) renamed(string) bool { return false }
+func (*renameWatch) reset()              {}
+func (*renameWatch) close()              {}

@@ -1,18 +1,22 @@
 package provider
 
 import (
+	"context"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"time"
 
-	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/node/runner"
 	"github.com/lacuna-network/lacuna/p2p/work"
 )
+
+// snapshotCheck is the time between two looks at a checkpoint folder.
+const snapshotCheck = 100 * time.Millisecond
 
 // stillFor is how long a file that was written in place must not have changed before it counts as whole.
 const stillFor = 2 * time.Second
@@ -78,7 +82,9 @@ func (s *snapshots) due(now time.Time) []string {
 	if s.dir == "" || (!s.last.IsZero() && now.Sub(s.last) < s.every) {
 		return nil
 	}
-	renamed := s.renames != nil && s.renames.seen()
+	if s.renames != nil {
+		s.renames.look()
+	}
 	files := s.list()
 	fresh := false
 	for p, st := range files {
@@ -87,7 +93,7 @@ func (s *snapshots) due(now time.Time) []string {
 			continue
 		}
 		fresh = true
-		if !renamed && now.Sub(st.mod) < stillFor {
+		if !s.renamed(p) && now.Sub(st.mod) < stillFor {
 			return nil
 		}
 	}
@@ -106,8 +112,37 @@ func (s *snapshots) due(now time.Time) []string {
 	return paths
 }
 
+// renamed reports whether the file came whole: it, or the folder that it lies in, was renamed into the checkpoint folder.
+func (s *snapshots) renamed(file string) bool {
+	rel, err := filepath.Rel(s.dir, file)
+	if err != nil || s.renames == nil {
+		return false
+	}
+	top, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
+	return s.renames.renamed(top)
+}
+
+// keepSnapshots looks for new checkpoints until ctx ends. It is beside the metering, since a large checkpoint takes its
+// time to copy.
+func (t *tenancy) keepSnapshots(ctx context.Context, s *snapshots) {
+	defer s.close()
+	if s.dir == "" {
+		return
+	}
+	tick := time.NewTicker(snapshotCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			t.takeSnapshot(ctx, s)
+		}
+	}
+}
+
 // takeSnapshot puts a new checkpoint among the blobs, from where the renter fetches it.
-func (t *tenancy) takeSnapshot(s *snapshots) {
+func (t *tenancy) takeSnapshot(ctx context.Context, s *snapshots) {
 	paths := s.due(time.Now())
 	if len(paths) == 0 {
 		return
@@ -117,48 +152,69 @@ func (t *tenancy) takeSnapshot(s *snapshots) {
 		return
 	}
 	files := make([]market.File, 0, len(paths))
+	published := false
+	defer func() {
+		if !published {
+			t.removeBlobs(files)
+		}
+	}()
 	for _, p := range paths {
+		rel, err := filepath.Rel(s.dir, p)
+		if err == nil {
+			rel = filepath.ToSlash(rel)
+			err = market.CheckRelativePath(rel)
+		}
+		if err != nil {
+			t.p.log.Warn("checkpoint cannot be carried", "lease", t.id.Short(), "err", err)
+			return
+		}
 		f, err := os.Open(p)
 		if err != nil {
 			return // renamed or removed meanwhile; the next look finds what is there then
 		}
-		d, n, err := t.p.o.Files.Put(t.p.ctx, f)
+		d, n, err := t.p.o.Files.Put(ctx, f)
 		_ = f.Close()
+		if ctx.Err() != nil {
+			return // the job has ended
+		}
 		if err != nil {
 			t.p.log.Warn("checkpoint is not saved", "lease", t.id.Short(), "err", err)
 			return
 		}
-		rel, err := filepath.Rel(s.dir, p)
-		if err != nil {
-			return
-		}
-		files = append(files, market.File{Path: filepath.ToSlash(rel), Digest: d, Bytes: n})
+		files = append(files, market.File{Path: rel, Digest: d, Bytes: n})
 	}
-	var old []attest.Digest
+	published = true
+	var old []market.File
 	t.update(func() {
 		seq := uint64(1)
 		if t.ckpt != nil {
 			seq = t.ckpt.Seq + 1
 			if t.ckptSeen >= t.ckpt.Seq { // the renter has it; nobody fetches it again
-				for _, f := range t.ckpt.Files {
-					old = append(old, f.Digest)
-				}
+				old = t.ckpt.Files
 			}
 		}
-		for _, d := range old {
-			delete(t.blobs, d)
+		for _, f := range old {
+			delete(t.blobs, f.Digest)
 		}
 		t.ckpt = &work.Checkpoint{Seq: seq, Files: files}
 		for _, f := range files {
 			t.blobs[f.Digest] = true
 		}
 	})
-	for _, d := range old {
+	t.removeBlobs(old)
+}
+
+// removeBlobs removes those that neither this lease nor another one needs.
+func (t *tenancy) removeBlobs(files []market.File) {
+	for _, f := range files {
 		t.mu.Lock()
-		again := t.blobs[d]
+		needed := t.blobs[f.Digest]
 		t.mu.Unlock()
-		if !again && !t.p.wanted(t, d) {
-			_ = t.p.o.Files.Remove(d)
+		for _, r := range slices.Concat(t.terms.Inputs, t.terms.Resume) {
+			needed = needed || r.Digest == f.Digest
+		}
+		if !needed && !t.p.wanted(t, f.Digest) {
+			_ = t.p.o.Files.Remove(f.Digest)
 		}
 	}
 }

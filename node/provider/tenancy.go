@@ -3,6 +3,7 @@ package provider
 import (
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -206,8 +207,11 @@ func (p *Provider) AllowBlob(peer attest.Key, d attest.Digest) bool {
 	return false
 }
 
-// scrub removes what the renter left on this machine. The module stays: it is the provider's cache, named by its
-// digest, and served to nobody.
+// maxKeptModule is the largest module that stays after its lease, in bytes.
+const maxKeptModule = 64 << 20
+
+// scrub removes what the renter left on this machine. A module of ordinary size stays: it is the provider's cache, named
+// by its digest, and served to nobody.
 func (t *tenancy) scrub() {
 	_ = t.log.Close()
 	if err := os.RemoveAll(t.dir); err != nil {
@@ -219,8 +223,11 @@ func (t *tenancy) scrub() {
 		blobs = append(blobs, d)
 	}
 	t.mu.Unlock()
-	for _, f := range append(t.terms.Inputs, t.terms.Resume...) {
+	for _, f := range slices.Concat(t.terms.Inputs, t.terms.Resume) {
 		blobs = append(blobs, f.Digest)
+	}
+	if t.terms.ModuleBytes > maxKeptModule {
+		blobs = append(blobs, t.terms.Module)
 	}
 	for _, d := range blobs {
 		if !t.p.wanted(t, d) {
@@ -229,7 +236,10 @@ func (t *tenancy) scrub() {
 	}
 }
 
-// wanted reports whether another lease needs the blob, or it is a module.
+// Wants reports whether a lease needs the blob.
+func (p *Provider) Wants(d attest.Digest) bool { return p.wanted(nil, d) }
+
+// wanted reports whether another lease needs the blob, or it is a module that stays.
 func (p *Provider) wanted(not *tenancy, d attest.Digest) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -240,23 +250,12 @@ func (p *Provider) wanted(not *tenancy, d attest.Digest) bool {
 		t.mu.Lock()
 		ok := t.blobs[d]
 		t.mu.Unlock()
-		for _, f := range append(t.terms.Inputs[:len(t.terms.Inputs):len(t.terms.Inputs)], t.terms.Resume...) {
+		for _, f := range slices.Concat(t.terms.Inputs, t.terms.Resume) {
 			ok = ok || f.Digest == d
 		}
 		if ok || t.terms.Module == d {
 			return true
 		}
 	}
-	return d == not.terms.Module
-}
-
-// Promised returns what renters owe by this provider's receipts, and what they vouched, over the leases it has in hand.
-func (p *Provider) Promised() (due, vouched market.MicroUSD) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, t := range p.tenancies {
-		d, v := t.amounts()
-		due, vouched = due+d, vouched+v
-	}
-	return due, vouched
+	return not != nil && d == not.terms.Module && not.terms.ModuleBytes <= maxKeptModule
 }

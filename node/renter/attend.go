@@ -30,16 +30,15 @@ type leaseEnd struct {
 	code     market.Code
 	reason   string
 	result   *work.Result
-	theirs   *attest.Envelope // the provider's outcome, if it holds
-	mine     *attest.Envelope // this side's, if it is signed already
+	mine     *attest.Envelope // this side's outcome, if it is signed already
 }
 
 // attend follows a lease until it ends: it opens the work stream, and opens it again when it breaks, for as long as
 // the provider may be alive.
 func (r *Renter) attend(ctx context.Context, t *task, h *hire) leaseEnd {
 	defer func() {
-		if h.chain.stop != nil {
-			h.chain.stop()
+		if h.stop != nil {
+			h.stop()
 		}
 	}()
 	r.setBase(t, h)
@@ -99,7 +98,7 @@ func (r *Renter) totalsBefore(t *task, h *hire) totals {
 		if id == h.id {
 			continue
 		}
-		c, err := r.loadChain(id)
+		c, err := r.loadTail(id)
 		if err != nil {
 			r.log.Warn("earlier lease cannot be read", "lease", id.Short(), "err", err)
 			continue
@@ -109,8 +108,16 @@ func (r *Renter) totalsBefore(t *task, h *hire) totals {
 	return sum
 }
 
-// loadChain reads the money side of a lease from the store.
+// loadChain reads the money side of a lease that goes on from the store, and checks that nothing is missing.
 func (r *Renter) loadChain(id attest.Digest) (*chain, error) {
+	if _, err := r.o.Store.Receipts(id); err != nil {
+		return nil, err
+	}
+	return r.loadTail(id)
+}
+
+// loadTail reads where the money side of a lease stands.
+func (r *Renter) loadTail(id attest.Digest) (*chain, error) {
 	rec, err := r.record(id)
 	if err != nil {
 		return nil, err
@@ -331,7 +338,7 @@ func (a *attendance) ended(s *work.Session) *leaseEnd {
 	if a.theirs == nil || a.result == nil || !a.fetched {
 		return nil
 	}
-	end := &leaseEnd{code: a.result.Code, reason: a.result.Reason, result: a.result, theirs: a.theirs}
+	end := &leaseEnd{code: a.result.Code, reason: a.result.Reason, result: a.result}
 	end.move = a.result.Code == market.CodeProviderAbort
 	if !sameEnd(*a.result, a.stated) {
 		a.r.log.Warn("outcome is not what the result was", "lease", a.h.id.Short())

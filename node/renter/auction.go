@@ -2,7 +2,6 @@ package renter
 
 import (
 	"context"
-
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -97,10 +96,7 @@ func (r *Renter) holdAuction(ctx context.Context, t *task) (*openAuction, error)
 func (r *Renter) openAuction(t *task, j Job) (*openAuction, attest.Envelope, error) {
 	now := time.Now()
 	s := j.Spec
-	rtt, ok := r.o.Host.MedianRTT()
-	if !ok {
-		rtt = 0
-	}
+	rtt, _ := r.o.Host.MedianRTT() // 0 while unknown
 	window := auction.Window(rtt)
 	left := s.Duration - ranTime(j)
 	b := market.Bid{Version: 1, Renter: r.o.Signer.Key(), Request: requestID(j), Seq: uint64(j.Attempts) + 1, IssuedAt: now.UnixMilli(),

@@ -20,13 +20,13 @@ const awardTimeout = 3 * time.Second
 
 // award asks the offers that can win, best first, until one provider countersigns. The auction is stored whole,
 // whatever comes of it. It returns nil without error if nobody did.
-func (r *Renter) award(ctx context.Context, t *task, work prepared, a *openAuction) (*hire, []auction.Entry, error) {
+func (r *Renter) award(ctx context.Context, t *task, work prepared, a *openAuction) (*hire, runnersUp, error) {
 	ranked := auction.Clear(a.record.Bid.ID(), a.record.Entries)
 	for i, e := range ranked {
 		h, refusal, err := r.awardTo(ctx, t, work, e)
 		switch {
 		case err != nil:
-			return nil, nil, errors.Join(err, r.saveAuction(t, a))
+			return nil, runnersUp{}, errors.Join(err, r.saveAuction(t, a.record))
 		case refusal != nil:
 			a.record.Refusals = append(a.record.Refusals, refusal.env)
 			t.emit(Event{Kind: EvRefused, Decline: &refusal.DeclineEvent})
@@ -38,17 +38,17 @@ func (r *Renter) award(ctx context.Context, t *task, work prepared, a *openAucti
 			a.record.Failed = append(a.record.Failed, e.Offer.Provider)
 			continue
 		}
-		rest := ranked[i+1:]
 		a.record.Award, a.record.Lease = &h.provider, &h.id
-		if err := r.saveAuction(t, a); err != nil {
-			return nil, nil, err
+		rest := runnersUp{a.record, ranked[i+1:]}
+		if err := r.saveAuction(t, a.record); err != nil {
+			return nil, rest, err
 		}
 		if err := r.o.Store.AddPrice(a.class, time.Now().UnixMilli(), uint64(h.lease.Price)); err != nil {
 			r.log.Warn("clearing price is not kept", "err", err)
 		}
 		took := uint64(time.Since(a.opened).Milliseconds())
-		ev := awardEvent(h, e, a.record.Theta, int(a.record.Received), int(a.record.DeclineCount), rest)
-		ev.AuctionMS = took
+		ev := awardEvent(h, e, a.record, rest.entries)
+		ev.AuctionMS = &took
 		t.emit(Event{Kind: EvAward, Award: ev})
 		return h, rest, t.update(func(j *Job) {
 			if j.AuctionMS == nil {
@@ -56,12 +56,12 @@ func (r *Renter) award(ctx context.Context, t *task, work prepared, a *openAucti
 			}
 		})
 	}
-	return nil, nil, r.saveAuction(t, a)
+	return nil, runnersUp{}, r.saveAuction(t, a.record)
 }
 
-func awardEvent(h *hire, e auction.Entry, theta uint64, offers, declines int, rest []auction.Entry) *AwardEvent {
-	ev := &AwardEvent{Peer: h.provider, Lease: h.id, Price: h.lease.Price, MeanBP: e.MeanBP, Score: e.Score, Theta: theta,
-		Offers: offers, Declines: declines, RunnersUp: []attest.Key{}}
+func awardEvent(h *hire, e auction.Entry, rec auction.Record, rest []auction.Entry) *AwardEvent {
+	ev := &AwardEvent{Peer: h.provider, Lease: h.id, Price: h.lease.Price, MeanBP: e.MeanBP, Score: e.Score, Theta: rec.Theta,
+		Offers: int(rec.Received), Declines: int(rec.DeclineCount), RunnersUp: []attest.Key{}}
 	for _, o := range rest {
 		ev.RunnersUp = append(ev.RunnersUp, o.Offer.Provider)
 		if o.Offer.Price < h.lease.Price {
@@ -71,10 +71,10 @@ func awardEvent(h *hire, e auction.Entry, theta uint64, offers, declines int, re
 	return ev
 }
 
-func (r *Renter) saveAuction(t *task, a *openAuction) error {
+func (r *Renter) saveAuction(t *task, rec auction.Record) error {
 	j := t.snapshot()
-	a.record.DryRun = j.DryRun
-	b, err := attest.Marshal(a.record)
+	rec.DryRun = j.DryRun
+	b, err := attest.Marshal(rec)
 	if err != nil {
 		return fmt.Errorf("write auction: %w", err)
 	}
@@ -143,7 +143,7 @@ func (r *Renter) awardTo(ctx context.Context, t *task, work prepared, e auction.
 		stop()
 		return nil, nil, err
 	}
-	h.chain.stop = stop
+	h.stop = stop
 	r.metrics.awards.Inc()
 	return h, nil, t.update(func(j *Job) {
 		j.State, j.Provider, j.Lease, j.Price, j.Simulated = JobStarting, &h.provider, &h.id, l.Price, l.Simulated

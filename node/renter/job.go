@@ -32,7 +32,7 @@ func (s JobState) Final() bool {
 	return false
 }
 
-// Job is what the renter keeps of one job. It is stored and shown as it is.
+// Job is what the renter keeps of one job. It is stored and shown as it is, but for the list of outputs.
 type Job struct {
 	ID        string          `json:"id"` // 12 hex digits
 	Name      string          `json:"name"`
@@ -44,10 +44,10 @@ type Job struct {
 	CreatedAt time.Time       `json:"created_at"`
 	RunningAt *time.Time      `json:"running_at"` // first process start
 	EndedAt   *time.Time      `json:"ended_at"`
-	Provider  *attest.Key     `json:"provider"` // of the current or last lease
-	Lease     *attest.Digest  `json:"lease"`    // current or last
-	Leases    []attest.Digest `json:"leases"`   // all, in order
-	Price     market.MicroUSD `json:"price_per_gpu_hour_microusd"`
+	Provider  *attest.Key     `json:"provider"`                             // of the current or last lease
+	Lease     *attest.Digest  `json:"lease"`                                // current or last
+	Leases    []attest.Digest `json:"leases"`                               // all, in order
+	Price     market.MicroUSD `json:"price_per_gpu_hour_microusd,omitzero"` // of the current or last lease; absent before the first
 	Simulated bool            `json:"simulated,omitempty"`
 
 	Receipts int             `json:"receipts"`               // accepted, over all leases
@@ -57,14 +57,15 @@ type Job struct {
 
 	Checkpoint    *Checkpoint    `json:"checkpoint"`
 	OutputsDigest *attest.Digest `json:"outputs_digest"`
-	Outputs       []market.File  `json:"outputs"` // paths as guest folder and file, such as /out/a
-	Fetched       bool           `json:"fetched"` // the outputs lie where the spec says
+	OutputsList   *market.File   `json:"outputs_list,omitempty"` // the blob that lists the outputs; null where there are none
+	Outputs       []market.File  `json:"outputs"`                // paths as guest folder and file, such as out/a; read from that blob, not stored
+	Fetched       bool           `json:"fetched"`                // the outputs lie where the spec says
 	LogBytes      uint64         `json:"log_bytes"`
 
 	AuctionMS *uint64 `json:"auction_ms"`         // bid until accepted award, of the first lease
 	ToRunMS   *uint64 `json:"time_to_running_ms"` // submission until the first process start
 	ToOutMS   *uint64 `json:"time_to_output_ms"`  // submission until the first log byte
-	Attempts  int     `json:"attempts"`           // auctions held
+	Attempts  int     `json:"attempts"`           // auctions held, and choices made again among their runners-up
 	DryRun    bool    `json:"dry_run,omitempty"`
 }
 
@@ -88,6 +89,7 @@ const (
 	EvAward      EventKind = "award"      // Award
 	EvRefused    EventKind = "refused"    // Decline, of an award
 	EvTransfer   EventKind = "transfer"   // Transfer: inputs going out, outputs or checkpoints coming in
+	EvOutputs    EventKind = "outputs"    // Note: the outputs are here, but cannot be written where they belong
 	EvReceipt    EventKind = "receipt"    // Receipt
 	EvVoucher    EventKind = "voucher"    // Voucher
 	EvCheckpoint EventKind = "checkpoint" // Checkpoint
@@ -156,7 +158,7 @@ type AwardEvent struct {
 	Offers    int             `json:"offers"`
 	Declines  int             `json:"declines"`
 	RunnersUp []attest.Key    `json:"runners_up"`
-	AuctionMS uint64          `json:"auction_ms"`
+	AuctionMS *uint64         `json:"auction_ms"`          // bid until accepted award; null for a runner-up
 	RunnerUp  bool            `json:"runner_up,omitempty"` // its offer of an earlier auction still stood
 	// Cheaper names the acceptable offers with a lower price that did not win, for their lower success rate.
 	Cheaper []attest.Key `json:"cheaper,omitempty"`

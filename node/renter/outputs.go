@@ -2,6 +2,7 @@ package renter
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +10,10 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/gpu"
@@ -43,19 +47,15 @@ func (r *Renter) fetchOutputs(ctx context.Context, t *task, h *hire, manifest ma
 	if out == nil || manifest.Bytes > maxManifest {
 		return fmt.Errorf("%w: no digest in the last receipt, or too long a list", errOutputs)
 	}
-	blobs := r.o.Files
+	defer t.expect([]market.File{manifest})()
 	if err := r.o.Blobs.Fetch(ctx, h.provider, nil, manifest.Digest, manifest.Bytes, nil); err != nil {
 		return err
 	}
-	raw, err := os.ReadFile(blobs.Path(manifest.Digest))
+	files, err := r.outputsIn(manifest)
 	if err != nil {
 		return err
 	}
-	var files []market.File
-	if err := attest.Unmarshal(raw, &files); err != nil {
-		return fmt.Errorf("%w: %w", errOutputs, err)
-	}
-	var total, done uint64
+	var total uint64
 	spec := t.snapshot().Spec
 	for _, f := range files {
 		if err := market.CheckRelativePath(f.Path); err != nil {
@@ -72,27 +72,66 @@ func (r *Renter) fetchOutputs(ctx context.Context, t *task, h *hire, manifest ma
 	if market.OutputsDigest(files) != *out {
 		return fmt.Errorf("%w: the list is not the one that the last receipt names", errOutputs)
 	}
-	for _, f := range files {
-		progress := func(n, _ uint64) {
-			t.transfer(TransferEvent{What: "outputs", Done: done + n, Total: total})
-		}
-		if err := r.o.Blobs.Fetch(ctx, h.provider, nil, f.Digest, f.Bytes, progress); err != nil {
-			return fmt.Errorf("fetch %s: %w", f.Path, err)
-		}
-		if n, ok := blobs.Has(f.Digest); !ok || n != f.Bytes {
-			return fmt.Errorf("%w: %s has %d bytes, the list says %d", errOutputs, f.Path, n, f.Bytes)
-		}
-		done += f.Bytes
+	defer t.expect(files)()
+	if err := r.fetchAll(ctx, t, h, files, total); err != nil {
+		return err
 	}
-	if err := t.update(func(j *Job) { j.OutputsDigest, j.Outputs = out, files }); err != nil {
+	list := &manifest
+	if len(files) == 0 {
+		list = nil // there is nothing to look up in it
+	}
+	if err := t.update(func(j *Job) { j.OutputsDigest, j.OutputsList, j.Outputs = out, list, files }); err != nil {
 		return err
 	}
 	if _, err = r.place(t, ""); errors.Is(err, errPlace) { // they are here; Fetch writes them when there is room for them
 		r.log.Warn("outputs cannot be written", "job", t.snapshot().ID, "err", err)
-		t.emit(Event{Kind: EvTransfer, Note: err.Error()})
-		return nil
+		t.emit(Event{Kind: EvOutputs, Note: err.Error()})
+		return t.update(func(j *Job) { j.Detail = err.Error() })
 	}
 	return err
+}
+
+// outputsIn reads the list of outputs from its blob.
+func (r *Renter) outputsIn(manifest market.File) ([]market.File, error) {
+	raw, err := os.ReadFile(r.o.Files.Path(manifest.Digest))
+	if err != nil {
+		return nil, err
+	}
+	var files []market.File
+	if err := attest.Unmarshal(raw, &files); err != nil {
+		return nil, fmt.Errorf("%w: %w", errOutputs, err)
+	}
+	return files, nil
+}
+
+// fetchedAtOnce is how many outputs are on their way at a time: each costs a round trip, and one sync here.
+const fetchedAtOnce = 8
+
+// fetchAll brings the outputs here. total is the sum of their sizes.
+func (r *Renter) fetchAll(ctx context.Context, t *task, h *hire, files []market.File, total uint64) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(fetchedAtOnce)
+	var mu sync.Mutex
+	var done uint64
+	for _, f := range files {
+		group.Go(func() error {
+			var here uint64 // of this file
+			progress := func(n, _ uint64) {
+				mu.Lock()
+				defer mu.Unlock()
+				done, here = done+n-here, n
+				t.transfer(TransferEvent{What: "outputs", Done: done, Total: total})
+			}
+			if err := r.o.Blobs.Fetch(ctx, h.provider, nil, f.Digest, f.Bytes, progress); err != nil {
+				return fmt.Errorf("fetch %s: %w", f.Path, err)
+			}
+			if n, ok := r.o.Files.Has(f.Digest); !ok || n != f.Bytes {
+				return fmt.Errorf("%w: %s has %d bytes, the list says %d", errOutputs, f.Path, n, f.Bytes)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
 }
 
 // lies reports whether err is the other side's doing, such as other bytes than it named, so that asking again is of no use.
@@ -138,8 +177,14 @@ func (r *Renter) Fetch(ctx context.Context, ref, to string) ([]string, error) {
 // place copies the outputs from the blobs to where they belong.
 func (r *Renter) place(t *task, to string) ([]string, error) {
 	j := t.snapshot()
-	written := []string{}
-	for _, f := range j.Outputs {
+	written, files := []string{}, j.Outputs
+	if files == nil && j.OutputsList != nil {
+		var err error
+		if files, err = r.outputsIn(*j.OutputsList); err != nil {
+			return written, fmt.Errorf("read list of outputs: %w", err)
+		}
+	}
+	for _, f := range files {
 		dir, rel, ok := destination(j.Spec.Outputs, f.Path, to)
 		if !ok {
 			return written, fmt.Errorf("%w: %s is in no output folder of the job", errPlace, f.Path)
@@ -149,7 +194,12 @@ func (r *Renter) place(t *task, to string) ([]string, error) {
 		}
 		written = append(written, filepath.Join(dir, filepath.FromSlash(rel)))
 	}
-	return written, t.update(func(j *Job) { j.Fetched = true })
+	return written, t.update(func(j *Job) {
+		j.Fetched = true
+		if strings.HasPrefix(j.Detail, errPlace.Error()) {
+			j.Detail = "" // it said why they could not be written
+		}
+	})
 }
 
 // destination returns the folder and the path in it for an output whose path begins with its guest folder.
@@ -185,16 +235,20 @@ func writeBelow(dir, rel, from string) error {
 		return err
 	}
 	defer src.Close()
-	tmp := path.Join(path.Dir(rel), "."+path.Base(rel)+".part")
-	dst, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	tmp := path.Join(path.Dir(rel), ".lacuna-"+rand.Text()) // not made from the name, which may be as long as names may be
+	dst, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(dst, src)
-	if err := errors.Join(err, dst.Close()); err != nil {
-		return err
+	err = errors.Join(err, dst.Close())
+	if err == nil {
+		err = root.Rename(tmp, rel)
 	}
-	return root.Rename(tmp, rel)
+	if err != nil {
+		err = errors.Join(err, root.Remove(tmp))
+	}
+	return err
 }
 
 // fetchCheckpoint brings a checkpoint here and writes it down; then it counts. nil says that it did not.
@@ -219,6 +273,7 @@ func (a *attendance) saveCheckpoint(ctx context.Context, c work.Checkpoint) (*Ch
 			return nil, errors.New("checkpoint is larger than the job's disk limit")
 		}
 	}
+	defer a.t.expect(c.Files)()
 	for _, f := range c.Files {
 		if err := a.r.o.Blobs.Fetch(ctx, a.h.provider, nil, f.Digest, f.Bytes, nil); err != nil {
 			return nil, err
@@ -229,30 +284,9 @@ func (a *attendance) saveCheckpoint(ctx context.Context, c work.Checkpoint) (*Ch
 	if err := a.t.update(func(j *Job) { j.Checkpoint = saved }); err != nil {
 		return nil, err
 	}
-	a.r.forget(old, saved)
+	if old != nil {
+		a.r.discard(digestsOf(old.Files))
+	}
 	a.t.emit(Event{Kind: EvCheckpoint, Checkpoint: saved})
 	return saved, nil
-}
-
-// forget removes the blobs of an old checkpoint that the new one does not hold.
-func (r *Renter) forget(old, fresh *Checkpoint) {
-	if old == nil {
-		return
-	}
-	keep := map[attest.Digest]bool{}
-	for _, f := range fresh.Files {
-		keep[f.Digest] = true
-	}
-	r.mu.Lock()
-	for s := range r.serving {
-		for d := range s.blobs {
-			keep[d] = true
-		}
-	}
-	r.mu.Unlock()
-	for _, f := range old.Files {
-		if !keep[f.Digest] {
-			_ = r.o.Files.Remove(f.Digest)
-		}
-	}
 }

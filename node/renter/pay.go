@@ -24,7 +24,6 @@ type chain struct {
 	due       market.MicroUSD
 	issued    []receipt.Challenge // given since the one that the last accepted receipt echoes
 	begin     time.Time           // own clock: when the process was first said to run; zero before
-	stop      func()              // ends the serving of blobs; may be nil
 }
 
 func newChain(r *Renter, id attest.Digest, l market.Lease) *chain {
@@ -106,7 +105,20 @@ func (c *chain) check(rc receipt.Receipt, now time.Time) error {
 	case c.begin.IsZero():
 		return errors.New("it comes before the job was said to run")
 	}
-	return receipt.CheckElapsed(rc, len(c.lease.Devices), now.Sub(c.begin))
+	elapsed := now.Sub(c.begin)
+	if limit := c.most(elapsed); rc.State == receipt.Running && rc.Seq > limit {
+		return fmt.Errorf("it is number %d, and there were intervals for %d", rc.Seq, limit)
+	}
+	return receipt.CheckElapsed(rc, len(c.lease.Devices), elapsed)
+}
+
+// spareReceipts may come on top of one for each interval.
+const spareReceipts = 16
+
+// most returns how many receipts of a running job there may be after that time. Each costs this side a signature and a
+// synced write, so the provider may not choose how many it makes.
+func (c *chain) most(elapsed time.Duration) uint64 {
+	return uint64((max(elapsed, 0)+receipt.ElapsedTolerance)/c.lease.Interval()) + spareReceipts
 }
 
 // checkRepeated holds a receipt that comes again against the one accepted under its number.
@@ -121,39 +133,43 @@ func (c *chain) checkRepeated(seq uint64, e attest.Envelope) error {
 	return nil
 }
 
-// restore reads a chain from the store, as it was when this process, or the one before it, last wrote.
+// restore reads the end of a chain from the store, as it was when this process, or the one before it, last wrote.
 func (c *chain) restore(first receipt.Challenge, readyAt int64) error {
-	receipts, err := c.r.o.Store.Receipts(c.id)
-	if err != nil {
+	_, last, err := c.r.o.Store.LastReceipt(c.id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+	case err != nil:
 		return err
-	}
-	for _, e := range receipts {
-		rc, err := attest.Decode[receipt.Receipt](e)
+	default:
+		rc, err := attest.Decode[receipt.Receipt](last)
 		if err != nil {
 			return err
 		}
-		if c.tail, err = c.tail.Accept(rc, e.ID()); err != nil {
-			return err
-		}
+		c.tail = receipt.Tail{Lease: c.id, Seq: rc.Seq, ID: last.ID(), Last: rc}
 	}
-	vouchers, err := c.r.o.Store.Vouchers(c.id)
-	if err != nil {
-		return err
-	}
-	c.issued = []receipt.Challenge{first}
-	for _, e := range vouchers {
+	c.issued = nil // from the challenge that the last receipt echoes
+	found := false
+	var bad error
+	err = c.r.o.Store.VouchersBack(c.id, func(e attest.Envelope) bool {
 		v, err := attest.Decode[market.Voucher](e)
 		if err != nil {
-			return err
+			bad = err
+			return false
 		}
-		c.voucher, c.voucherID, c.due = &v, e.ID(), v.Total
+		if c.voucher == nil {
+			c.voucher, c.voucherID, c.due = &v, e.ID(), v.Total
+		}
 		c.issued = append(c.issued, v.Challenge)
+		found = c.tail.Seq > 0 && v.Challenge == c.tail.Last.Challenge
+		return !found
+	})
+	if err := errors.Join(err, bad); err != nil {
+		return err
 	}
-	if c.tail.Seq > 0 {
-		if i := slices.Index(c.issued, c.tail.Last.Challenge); i > 0 {
-			c.issued = c.issued[i:]
-		}
+	if !found {
+		c.issued = append(c.issued, first)
 	}
+	slices.Reverse(c.issued)
 	if readyAt > 0 {
 		c.begin = time.UnixMilli(readyAt) // across a restart only the wall clock is left
 	}

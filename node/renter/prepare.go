@@ -27,14 +27,18 @@ type prepared struct {
 
 // checkModule reports a file that cannot be a WebAssembly module, before anybody is asked to run it.
 func checkModule(path string) error {
+	info, err := os.Stat(path) // before it is opened: that would wait at a pipe
+	if err != nil {
+		return fmt.Errorf("wasm: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("wasm: %s is no regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("wasm: %w", err)
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return fmt.Errorf("wasm: %s is no regular file", path)
-	}
 	var magic [8]byte
 	if _, err := io.ReadFull(f, magic[:]); err != nil || string(magic[:]) != "\x00asm\x01\x00\x00\x00" {
 		return fmt.Errorf("wasm: %s is no WebAssembly module; with Go, build one by GOOS=wasip1 GOARCH=wasm go build", path)
@@ -49,19 +53,74 @@ func makeDir(dir string) error {
 	return nil
 }
 
-// prepare puts module and inputs among the blobs and turns the spec into terms. A job that had a lease keeps the terms
-// of that one: its files may have changed or gone since.
+// errStopped means that the job was stopped before it was prepared.
+var errStopped = errors.New("stopped before it started")
+
+// prepare does the first step of a job and notes which blobs it needs. The files are read on a goroutine of their own:
+// one that never gives its bytes, as on a share that is gone, must not hold up a stop or the end of this process.
 func (r *Renter) prepare(ctx context.Context, t *task) (prepared, error) {
-	j := t.snapshot()
-	if j.Lease != nil {
-		return r.preparedBefore(*j.Lease)
+	if j := t.snapshot(); j.Lease != nil { // its files may have changed or gone since
+		p, err := r.preparedBefore(*j.Lease)
+		t.setInputs(p.blobs)
+		return p, err
 	}
-	s := j.Spec
-	module, n, err := r.o.Files.PutFile(ctx, s.Module)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		p   prepared
+		err error
+	}
+	done := make(chan result, 1)
+	r.left.mu.Lock()
+	r.left.preparing++
+	r.left.mu.Unlock()
+	go func() { // ends with ctx, or when the read that it waits in does
+		p, err := r.putFiles(ctx, t.snapshot().Spec)
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		t.setInputs(p.blobs)
+		r.left.mu.Lock()
+		r.left.preparing--
+		r.left.mu.Unlock()
+		done <- result{p, err}
+		var unused []attest.Digest
+		if t.snapshot().State.Final() { // it was stopped meanwhile
+			unused = p.blobs
+		}
+		r.discard(unused)
+	}()
+	for {
+		t.mu.Lock()
+		changed, stopped := t.changed, t.stopped
+		t.mu.Unlock()
+		if stopped {
+			return prepared{}, errStopped
+		}
+		select {
+		case <-ctx.Done():
+			return prepared{}, ctx.Err()
+		case res := <-done:
+			return res.p, res.err
+		case <-changed:
+		}
+	}
+}
+
+func (t *task) setInputs(blobs []attest.Digest) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.inputs = blobs
+}
+
+// putFiles puts module and inputs among the blobs and turns the spec into terms. After an error, what it returns names
+// the blobs that are there already.
+func (r *Renter) putFiles(ctx context.Context, s market.Spec) (p prepared, err error) {
+	module, n, err := r.put(ctx, s.Module)
 	if err != nil {
-		return prepared{}, fmt.Errorf("wasm: %w", err)
+		return p, fmt.Errorf("wasm: %w", err)
 	}
-	p := prepared{blobs: []attest.Digest{module}, terms: market.Terms{Version: 1, Module: module, ModuleBytes: n, Args: s.Args,
+	p = prepared{blobs: []attest.Digest{module}, terms: market.Terms{Version: 1, Module: module, ModuleBytes: n, Args: s.Args,
 		Checkpoint: s.Checkpoint, CheckpointEveryMS: uint64(s.Every.Milliseconds()), MemBytes: s.MemBytes, LogBytes: s.LogBytes,
 		DiskBytes: s.DiskBytes, Engine: r.o.Engine}}
 	for _, k := range sortedKeys(s.Env) {
@@ -69,19 +128,17 @@ func (r *Renter) prepare(ctx context.Context, t *task) (prepared, error) {
 	}
 	for _, in := range s.Inputs {
 		files, err := r.input(ctx, in)
+		p.blobs = append(p.blobs, digestsOf(files)...)
 		if err != nil {
-			return prepared{}, fmt.Errorf("inputs: %w", err)
+			return p, fmt.Errorf("inputs: %w", err)
 		}
 		p.terms.Inputs = append(p.terms.Inputs, files...)
 	}
 	for _, out := range s.Outputs {
 		p.terms.Outputs = append(p.terms.Outputs, out.From)
 	}
-	for _, f := range p.terms.Inputs {
-		p.blobs = append(p.blobs, f.Digest)
-	}
 	if len(p.terms.Inputs) > maxInputFiles {
-		return prepared{}, fmt.Errorf("inputs: %d files, at most %d; pack them into one archive", len(p.terms.Inputs), maxInputFiles)
+		return p, fmt.Errorf("inputs: %d files, at most %d; pack them into one archive", len(p.terms.Inputs), maxInputFiles)
 	}
 	p.terms.Salt = market.Nonce{1} // a stand-in, so that everything else is checked before a bid goes out
 	return p, p.terms.Validate()
@@ -97,10 +154,7 @@ func (r *Renter) preparedBefore(lease attest.Digest) (prepared, error) {
 		return prepared{}, fmt.Errorf("read terms: %w", err)
 	}
 	p.terms.Resume = nil
-	p.blobs = []attest.Digest{p.terms.Module}
-	for _, f := range p.terms.Inputs {
-		p.blobs = append(p.blobs, f.Digest)
-	}
+	p.blobs = append(digestsOf(p.terms.Inputs), p.terms.Module)
 	return p, nil
 }
 
@@ -116,31 +170,54 @@ func sortedKeys(m map[string]string) []string {
 	return keys
 }
 
-// input puts a file, or each regular file below a folder, among the blobs.
+// put puts a file that the user named among the blobs. If it is a link, what it leads to counts.
+func (r *Renter) put(ctx context.Context, name string) (attest.Digest, uint64, error) {
+	real, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return attest.Digest{}, 0, err
+	}
+	return r.o.Files.PutFile(ctx, real)
+}
+
+// input puts a file, or each file below a folder, among the blobs. A link in a folder is an error: left out, the job would
+// lack a file; followed, it might take in half the disk.
 func (r *Renter) input(ctx context.Context, in market.Transfer) ([]market.File, error) {
 	info, err := os.Stat(in.From)
 	if err != nil {
 		return nil, err
 	}
 	if !info.IsDir() {
-		d, n, err := r.o.Files.PutFile(ctx, in.From)
-		return []market.File{{Path: in.To, Digest: d, Bytes: n}}, err
+		d, n, err := r.put(ctx, in.From)
+		if err != nil {
+			return nil, err
+		}
+		return []market.File{{Path: in.To, Digest: d, Bytes: n}}, nil
+	}
+	folder, err := filepath.EvalSymlinks(in.From)
+	if err != nil {
+		return nil, err
 	}
 	var files []market.File
-	err = filepath.WalkDir(in.From, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
+	err = filepath.WalkDir(folder, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
 			return err
 		}
-		rel, err := filepath.Rel(in.From, p)
+		if !d.Type().IsRegular() {
+			return fmt.Errorf("%s is a link or no regular file; put the file itself there, or name it as an input of its own", p)
+		}
+		rel, err := filepath.Rel(folder, p)
 		if err != nil {
 			return err
 		}
 		digest, n, err := r.o.Files.PutFile(ctx, p)
+		if err != nil {
+			return err
+		}
 		files = append(files, market.File{Path: path.Join(in.To, filepath.ToSlash(rel)), Digest: digest, Bytes: n})
 		if len(files) > maxInputFiles {
 			return fmt.Errorf("%s holds more than %d files; pack them into one archive", in.From, maxInputFiles)
 		}
-		return err
+		return nil
 	})
 	if err == nil && len(files) == 0 {
 		err = errors.New(in.From + " holds no file")
@@ -233,13 +310,10 @@ func vendorOf(s market.Spec) string {
 	if s.GPUs == 0 {
 		return "cpu"
 	}
-	for _, v := range []string{"amd", "intel"} {
+	for _, v := range []string{"nv", "amd", "intel"} {
 		if len(s.Models) > 0 && allOf(s.Models, v) {
 			return v
 		}
-	}
-	if len(s.Models) > 0 && allOf(s.Models, "nv") {
-		return "nv"
 	}
 	return "any"
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lacuna-network/lacuna/attest"
@@ -20,6 +21,7 @@ type hire struct {
 	id       attest.Digest
 	provider attest.Key
 	chain    *chain
+	stop     func() // ends the serving of its blobs
 	logBase  uint64 // where this lease's output begins in the job's log
 	resumed  bool   // the lease was started before this process attended it
 }
@@ -28,11 +30,17 @@ type hire struct {
 // begins with a lease that is in force.
 func (r *Renter) rent(ctx context.Context, t *task, h *hire) {
 	work, err := r.prepare(ctx, t)
+	if errors.Is(err, errStopped) {
+		err = t.over(JobStopped, "stopped", err.Error())
+		if err == nil {
+			return
+		}
+	}
 	if err != nil {
 		t.fail(err)
 		return
 	}
-	var standing []auction.Entry // runners-up whose offers may still bind
+	var standing runnersUp
 	for {
 		if h == nil {
 			if h, standing, err = r.hire(ctx, t, work, standing); err != nil {
@@ -56,19 +64,20 @@ func (r *Renter) rent(ctx context.Context, t *task, h *hire) {
 		}
 		t.moves++
 		r.metrics.moves.Inc()
-		standing = without(standing, h.provider)
+		standing = standing.without(h.provider)
 		h = nil
 	}
 }
 
-func without(entries []auction.Entry, k attest.Key) []auction.Entry {
-	var out []auction.Entry
-	for _, e := range entries {
-		if e.Offer.Provider != k {
-			out = append(out, e)
-		}
-	}
-	return out
+// runnersUp are the offers of an auction that may still bind when its winner is lost.
+type runnersUp struct {
+	record  auction.Record  // of the auction
+	entries []auction.Entry // best first
+}
+
+func (u runnersUp) without(k attest.Key) runnersUp {
+	u.entries = slices.DeleteFunc(slices.Clone(u.entries), func(e auction.Entry) bool { return e.Offer.Provider == k })
+	return u
 }
 
 // fail ends a job by a fault on this side.
@@ -86,39 +95,41 @@ func (t *task) fail(err error) {
 func (t *task) over(state JobState, reason, detail string) error {
 	now := time.Now().UTC()
 	return t.update(func(j *Job) {
-		j.State, j.Reason, j.Detail, j.EndedAt = state, reason, detail, &now
-		j.LogBytes = t.log.Size()
+		j.State, j.Reason, j.EndedAt, j.LogBytes = state, reason, &now, t.log.Size()
+		if detail != "" { // else it stays: it may say where the outputs are
+			j.Detail = detail
+		}
 	})
 }
 
 // hire finds the job a provider: a runner-up whose offer still binds, or the winner of a new auction. It returns nil
 // without error if the job ended instead.
-func (r *Renter) hire(ctx context.Context, t *task, work prepared, standing []auction.Entry) (*hire, []auction.Entry, error) {
+func (r *Renter) hire(ctx context.Context, t *task, work prepared, standing runnersUp) (h *hire, rest runnersUp, err error) {
 	deadline := time.Now().Add(t.snapshot().Spec.StartWithin)
 	for pause := time.Second; ; pause = min(2*pause, 10*time.Second) {
 		if t.isStopped() {
-			return nil, nil, t.over(JobStopped, "stopped", "stopped before it started")
+			return nil, rest, t.over(JobStopped, "stopped", errStopped.Error())
 		}
 		if h, rest, err := r.awardStanding(ctx, t, work, standing); h != nil || err != nil {
 			return h, rest, err
 		}
-		standing = nil
+		standing = runnersUp{}
 		if what, left := remaining(t.snapshot()); !left {
-			return nil, nil, t.over(JobStopped, what, "nothing is left of the "+what+" for another provider")
+			return nil, rest, t.over(JobStopped, what, "nothing is left of the "+what+" for another provider")
 		}
 		a, err := r.holdAuction(ctx, t)
 		if err != nil {
-			return nil, nil, err
+			return nil, rest, err
 		}
 		if t.snapshot().DryRun {
-			if err := r.saveAuction(t, a); err != nil {
-				return nil, nil, err
+			if err := r.saveAuction(t, a.record); err != nil {
+				return nil, rest, err
 			}
 			state, reason := JobSucceeded, "dry_run"
 			if len(auction.Clear(a.record.Bid.ID(), a.record.Entries)) == 0 {
 				state, reason = JobNoOffer, "no_offer"
 			}
-			return nil, nil, t.over(state, reason, a.summary())
+			return nil, rest, t.over(state, reason, a.summary())
 		}
 		h, rest, err := r.award(ctx, t, work, a)
 		if h != nil || err != nil {
@@ -126,13 +137,13 @@ func (r *Renter) hire(ctx context.Context, t *task, work prepared, standing []au
 		}
 		if !a.worthRepeating() || time.Now().Add(pause).After(deadline) {
 			if t.lastLoss != "" { // it ran before, so this is how a running job ended
-				return nil, nil, t.over(JobStopped, t.lastLoss, "no other provider: "+a.summary())
+				return nil, rest, t.over(JobStopped, t.lastLoss, "no other provider: "+a.summary())
 			}
-			return nil, nil, t.over(JobNoOffer, "no_offer", a.summary())
+			return nil, rest, t.over(JobNoOffer, "no_offer", a.summary())
 		}
 		if !t.sleep(ctx, pause) {
 			if ctx.Err() != nil {
-				return nil, nil, ctx.Err()
+				return nil, rest, ctx.Err()
 			}
 		}
 	}
@@ -180,29 +191,45 @@ func (t *task) sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// awardStanding asks the runners-up of the last auction whose offers still bind, best first.
-func (r *Renter) awardStanding(ctx context.Context, t *task, work prepared, standing []auction.Entry) (*hire, []auction.Entry, error) {
-	for i, e := range standing {
+// awardStanding asks the runners-up of the last auction whose offers still bind, best first. The choice is kept as a record
+// of its own: the auction's, with all who were asked before.
+func (r *Renter) awardStanding(ctx context.Context, t *task, work prepared, standing runnersUp) (*hire, runnersUp, error) {
+	rec := standing.record
+	if rec.Award != nil {
+		rec.Failed = append(slices.Clone(rec.Failed), *rec.Award)
+	}
+	rec.Refusals = slices.Clone(rec.Refusals)
+	for i, e := range standing.entries {
 		if time.Until(time.UnixMilli(e.Offer.FirmUntil)) < 2*time.Second {
+			rec.Failed = append(rec.Failed, e.Offer.Provider)
 			continue
 		}
 		h, refusal, err := r.awardTo(ctx, t, work, e)
-		if err != nil {
-			return nil, nil, err
-		}
-		if refusal != nil {
+		switch {
+		case err != nil:
+			return nil, runnersUp{}, err
+		case refusal != nil:
+			rec.Refusals = append(rec.Refusals, refusal.env)
 			t.emit(Event{Kind: EvRefused, Decline: &refusal.DeclineEvent})
 			continue
+		case h == nil:
+			rec.Failed = append(rec.Failed, e.Offer.Provider)
+			continue
 		}
-		if h != nil {
-			rest := standing[i+1:]
-			ev := awardEvent(h, e, auction.Theta(t.snapshot().Spec), len(standing), 0, rest)
-			ev.RunnerUp = true
-			t.emit(Event{Kind: EvAward, Award: ev})
-			return h, rest, nil
+		rec.Follows, rec.Award, rec.Lease = rec.Lease, &h.provider, &h.id
+		if err := t.update(func(j *Job) { j.Attempts++ }); err != nil { // it numbers the records too
+			return nil, runnersUp{}, err
 		}
+		if err := r.saveAuction(t, rec); err != nil {
+			return nil, runnersUp{}, err
+		}
+		rest := runnersUp{record: rec, entries: standing.entries[i+1:]}
+		ev := awardEvent(h, e, rec, rest.entries)
+		ev.RunnerUp = true
+		t.emit(Event{Kind: EvAward, Award: ev})
+		return h, rest, nil
 	}
-	return nil, nil, nil
+	return nil, runnersUp{}, nil
 }
 
 // summary says in a few words why nobody won.

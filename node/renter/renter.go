@@ -3,6 +3,7 @@
 // The files are the story, in this order:
 //
 //	job.go      what the renter keeps of a job, and the events it tells
+//	task.go     a job in the hands of this process
 //	rent.go     one function, the steps in order: prepare → hire → attend → settle, and again when a provider is lost
 //	prepare.go  module and inputs become content-addressed blobs, the spec becomes terms
 //	auction.go  bid out, offers and declines in, the window, the choice
@@ -11,9 +12,11 @@
 //	stream.go   one work stream of it: frames, checkpoints, heartbeat
 //	pay.go      a receipt comes: chain, own clock, budget → cumulative voucher back
 //	outputs.go  results are fetched, checked, and put where they belong
+//	blobs.go    the blobs that nobody needs any more go
 //	settle.go   the outcome, and what it says of the provider
 //	recover.go  after a restart: running jobs are attended again
 //	score.go    one's own experience of providers
+//	metrics.go  counters
 //
 // [Renter] is put together by package node, which also runs it. It is safe for concurrent use.
 package renter
@@ -23,7 +26,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,7 +61,7 @@ var (
 	ErrNameTaken = errors.New("a job of that name is under way")
 )
 
-// Options set up a [Renter]. All fields but Exclude, Logger and Registerer are required.
+// Options set up a [Renter]. All fields but Exclude, Keep, Patience, Logger and Registerer are required.
 type Options struct {
 	Signer  attest.Signer
 	Network string // name
@@ -74,6 +76,8 @@ type Options struct {
 	Files   *blob.Store
 	JobsDir string
 	Exclude []attest.Key // never hired
+	// Keep reports whether another part of the peer needs a blob of Files; nil = none does.
+	Keep func(d attest.Digest) bool
 	// Patience is how long a provider that is there may owe a receipt, or the end of a lease; 0 = 30 s.
 	Patience time.Duration
 
@@ -97,6 +101,7 @@ type Renter struct {
 	serving  map[*serving]bool
 
 	late sync.Mutex // one late ending at a time, see Outcome
+	left leftovers
 
 	group *errgroup.Group
 	ctx   context.Context
@@ -118,7 +123,7 @@ func New(o Options) (*Renter, error) {
 		o.Patience = defaultPatience
 	}
 	return &Renter{o: o, log: o.Logger, metrics: newMetrics(o.Registerer), network: attest.NetworkID(o.Network), tasks: map[string]*task{},
-		auctions: map[attest.Digest]*openAuction{}, serving: map[*serving]bool{}, up: make(chan struct{})}, nil
+		auctions: map[attest.Digest]*openAuction{}, serving: map[*serving]bool{}, left: leftovers{blobs: map[attest.Digest]bool{}}, up: make(chan struct{})}, nil
 }
 
 // Run takes up the jobs that a restart left running and serves until ctx ends. Jobs that run then go on at their
@@ -134,93 +139,8 @@ func (r *Renter) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// task is a job in the hands of this process.
-type task struct {
-	r      *Renter
-	dir    string
-	log    *joblog.Log
-	cancel context.CancelFunc // asks the job to stop; see Stop
-
-	mu      sync.Mutex
-	changed chan struct{}
-	job     Job
-	events  []Event
-	dropped uint64        // events that were forgotten
-	stopped bool          // Stop was called
-	ended   bool          // nothing more will happen
-	base    totals        // the job's figures over the leases before the one attended last
-	baseOf  attest.Digest // which is this
-	told    time.Time     // last event about a transfer
-
-	// What follows belongs to the job's own goroutine, but for lost, which is under mu too.
-	moves    int          // times the job moved to another provider
-	lost     []attest.Key // providers that lost it
-	lastLoss string       // why the last one did
-}
-
-// maxEvents bounds the events that are kept of a job; of more, the oldest are forgotten.
-const maxEvents = 10_000
-
-// emit tells an event to whoever follows the job.
-func (t *task) emit(e Event) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.emitLocked(e)
-}
-
-func (t *task) emitLocked(e Event) {
-	if len(t.events) >= maxEvents {
-		half := len(t.events) / 2
-		t.events = slices.Clone(t.events[half:])
-		t.dropped += uint64(half)
-	}
-	e.Seq = t.dropped + uint64(len(t.events)) + 1
-	e.At = time.Now().UTC()
-	t.events = append(t.events, e)
-	close(t.changed)
-	t.changed = make(chan struct{})
-}
-
-// transferEvery is the least time between two events about a transfer that goes on.
-const transferEvery = 200 * time.Millisecond
-
-// transfer tells how far a transfer is, from time to time and at its end.
-func (t *task) transfer(e TransferEvent) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	if now.Sub(t.told) < transferEvery && e.Done < e.Total {
-		return
-	}
-	t.told = now
-	t.emitLocked(Event{Kind: EvTransfer, Transfer: &e})
-}
-
-// update changes the job and writes it down, synced. If the state changes, an event says so.
-func (t *task) update(f func(j *Job)) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	before := t.job.State
-	f(&t.job)
-	b, err := json.Marshal(t.job)
-	if err != nil {
-		return fmt.Errorf("write job: %w", err)
-	}
-	if err := t.r.o.Store.SaveJob(t.job.ID, b); err != nil {
-		return fmt.Errorf("write job: %w", err)
-	}
-	if t.job.State != before {
-		copied := t.job
-		t.emitLocked(Event{Kind: EvState, Job: &copied})
-	}
-	return nil
-}
-
-func (t *task) snapshot() Job {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.job
-}
+// Up is closed when the jobs of the process before are taken up. Before, they cannot be found.
+func (r *Renter) Up() <-chan struct{} { return r.up }
 
 // Submit takes a job in and returns at once; the job goes on by itself. A spec that is not valid is an error that wraps
 // [ErrSpec]. With dryRun the auction is held, but nobody wins it.
@@ -231,7 +151,12 @@ func (r *Renter) Submit(ctx context.Context, spec market.Spec, dryRun bool) (Job
 		return Job{}, ctx.Err()
 	}
 	spec = spec.WithDefaults()
-	spec.Exclude = append(slices.Clone(spec.Exclude), r.o.Exclude...)
+	spec.Exclude = slices.Clone(spec.Exclude)
+	for _, k := range r.o.Exclude {
+		if !slices.Contains(spec.Exclude, k) {
+			spec.Exclude = append(spec.Exclude, k)
+		}
+	}
 	if err := errors.Join(spec.Validate(), checkModule(spec.Module)); err != nil {
 		return Job{}, fmt.Errorf("%w: %w", ErrSpec, err)
 	}
@@ -258,9 +183,18 @@ func (r *Renter) Submit(ctx context.Context, spec market.Spec, dryRun bool) (Job
 }
 
 func (r *Renter) newTask(j Job) (*task, error) {
-	t := &task{r: r, dir: filepath.Join(r.o.JobsDir, j.ID), changed: make(chan struct{}), job: j}
+	t := &task{r: r, dir: filepath.Join(r.o.JobsDir, j.ID), changed: make(chan struct{}), job: j, coming: map[attest.Digest]int{}}
 	if err := makeDir(t.dir); err != nil {
 		return nil, err
+	}
+	switch {
+	case j.OutputsList != nil:
+		var err error
+		if t.job.Outputs, err = r.outputsIn(*j.OutputsList); err != nil {
+			r.log.Warn("list of outputs cannot be read", "job", j.ID, "err", err)
+		}
+	case j.OutputsDigest != nil:
+		t.job.Outputs = []market.File{}
 	}
 	log, err := joblog.Open(filepath.Join(t.dir, "log"))
 	if err != nil {
@@ -281,20 +215,11 @@ func (r *Renter) start(t *task, f func(context.Context)) {
 		defer cancel()
 		f(ctx)
 		t.finish()
+		if t.snapshot().State.Final() {
+			r.discard(t.needs())
+		}
 		return nil
 	})
-}
-
-// finish says that nothing more will happen to the job in this process.
-func (t *task) finish() {
-	if err := t.log.Close(); err != nil { // it can still be read
-		t.r.log.Warn("job log is not closed", "job", t.job.ID, "err", err)
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.ended = true
-	close(t.changed)
-	t.changed = make(chan struct{})
 }
 
 // find returns the task that ref names: an id, the beginning of one, or a name. Of several jobs with one name the
@@ -393,11 +318,8 @@ func (r *Renter) Events(ctx context.Context, ref string, from uint64, follow boo
 	}
 	for {
 		t.mu.Lock()
-		start := from - min(from, t.dropped)
-		var fresh []Event
-		if start < uint64(len(t.events)) {
-			fresh = slices.Clone(t.events[start:])
-		}
+		start, _ := slices.BinarySearchFunc(t.events, from+1, func(e Event, seq uint64) int { return cmp.Compare(e.Seq, seq) })
+		fresh := slices.Clone(t.events[start:])
 		changed, ended := t.changed, t.ended
 		t.mu.Unlock()
 		for _, e := range fresh {

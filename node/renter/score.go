@@ -1,6 +1,7 @@
 package renter
 
 import (
+	"slices"
 	"time"
 
 	"github.com/lacuna-network/lacuna/attest"
@@ -17,19 +18,27 @@ type experience struct {
 }
 
 // learn turns the end of a lease into evidence on its provider: value received and accepted, or, when the provider let
-// the job down, what was paid on the lease and one interval more.
-func (r *Renter) learn(t *task, h *hire, code market.Code, reason string) error {
-	now := time.Now()
-	before, err := r.Evidence(h.provider)
+// the job down, what was paid on the lease and one interval more. What was learned before a crash is not learned twice.
+func (r *Renter) learn(t *task, lease attest.Digest, c *chain, code market.Code, reason string) error {
+	provider := c.lease.Provider
+	rec, err := r.record(lease)
 	if err != nil {
 		return err
 	}
-	x := experience{OK: !code.ProviderFault(), Value: h.chain.vouched(), First: len(before) == 0, What: code.String()}
+	now := time.Now()
+	if rec.EndedAt > 0 {
+		now = time.UnixMilli(rec.EndedAt)
+	}
+	before, err := r.Evidence(provider)
+	if err != nil || slices.ContainsFunc(before, func(e reputation.Evidence) bool { return e.Ref == lease }) {
+		return err
+	}
+	x := experience{OK: !code.ProviderFault(), Value: c.vouched(), First: len(before) == 0, What: code.String()}
 	if reason != "" && code != market.CodeDone {
 		x.What = reason
 	}
 	if !x.OK {
-		x.Value += h.lease.IntervalCost()
+		x.Value += c.lease.IntervalCost()
 	} else if x.Value == 0 {
 		return nil // nothing was received and nobody is at fault
 	}
@@ -37,14 +46,14 @@ func (r *Renter) learn(t *task, h *hire, code market.Code, reason string) error 
 	if err != nil {
 		return err
 	}
-	if err := r.o.Store.AddEvidence(h.provider, now.UnixMilli(), h.id, b); err != nil {
+	if err := r.o.Store.AddEvidence(provider, now.UnixMilli(), lease, b); err != nil {
 		return err
 	}
-	after, err := r.Evidence(h.provider)
+	after, err := r.Evidence(provider)
 	if err != nil {
 		return err
 	}
-	ev := &ReputationEvent{Peer: h.provider, AfterBP: reputation.Score(r.o.Params, after, now).ScoreBP}
+	ev := &ReputationEvent{Peer: provider, AfterBP: reputation.Score(r.o.Params, after, now).ScoreBP}
 	if len(before) > 0 {
 		bp := reputation.Score(r.o.Params, before, now).ScoreBP
 		ev.BeforeBP = &bp
@@ -84,6 +93,10 @@ func (r *Renter) Reputation(peer attest.Key, now time.Time) (Reputation, error) 
 	if err != nil {
 		return Reputation{}, err
 	}
+	return r.reputation(peer, prior, now)
+}
+
+func (r *Renter) reputation(peer attest.Key, prior reputation.Prior, now time.Time) (Reputation, error) {
 	ev, err := r.Evidence(peer)
 	if err != nil {
 		return Reputation{}, err
@@ -97,9 +110,13 @@ func (r *Renter) Reputations(now time.Time) ([]Reputation, error) {
 	if err != nil {
 		return nil, err
 	}
+	prior, err := r.prior()
+	if err != nil {
+		return nil, err
+	}
 	out := make([]Reputation, 0, len(peers))
 	for _, k := range peers {
-		rep, err := r.Reputation(k, now)
+		rep, err := r.reputation(k, prior, now)
 		if err != nil {
 			return nil, err
 		}

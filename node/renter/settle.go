@@ -42,18 +42,27 @@ func (r *Renter) checkOutcome(o market.Outcome, l market.Lease) error {
 			return err
 		}
 	}
-	vouchers, err := r.o.Store.Vouchers(o.Lease)
+	var named []attest.Envelope
+	err = r.o.Store.VouchersBack(o.Lease, func(e attest.Envelope) bool {
+		if e.ID() == o.LastVoucher {
+			named = append(named, e)
+		}
+		return len(named) == 0
+	})
 	if err != nil {
 		return err
 	}
-	return ledger.CheckOutcome(o, l, last, vouchers)
+	return ledger.CheckOutcome(o, l, last, named)
 }
 
 // endAlone signs this side's word on how the lease ended, for a provider that is not there.
-func (r *Renter) endAlone(h *hire, code market.Code, reason string) (*attest.Envelope, error) {
+func (r *Renter) endAlone(h *hire, end leaseEnd) (*attest.Envelope, error) {
 	c := h.chain
 	o := market.Outcome{Version: 1, Lease: h.id, LastSeq: c.tail.Seq, Head: c.tail.ID, Due: c.due, Vouched: c.vouched(),
-		Cum: c.tail.Last.Cum, EndedAt: time.Now().UnixMilli(), Code: code, LastVoucher: c.voucherID, Reason: reason}
+		Cum: c.tail.Last.Cum, EndedAt: time.Now().UnixMilli(), Code: end.code, LastVoucher: c.voucherID, Reason: end.reason}
+	if end.code == market.CodeDone && end.result != nil {
+		o.ExitCode, o.Out = end.result.ExitCode, c.tail.Last.Out
+	}
 	env, err := r.o.Signer.Sign(market.OutcomeRenterDomain, o)
 	if err != nil {
 		return nil, err
@@ -65,7 +74,7 @@ func (r *Renter) endAlone(h *hire, code market.Code, reason string) (*attest.Env
 func (r *Renter) settle(ctx context.Context, t *task, h *hire, end leaseEnd) error {
 	signers := 2
 	if end.mine == nil {
-		env, err := r.endAlone(h, end.code, end.reason)
+		env, err := r.endAlone(h, end)
 		if err != nil {
 			return err
 		}
@@ -85,7 +94,7 @@ func (r *Renter) settle(ctx context.Context, t *task, h *hire, end leaseEnd) err
 	}
 	t.emit(Event{Kind: EvOutcome, Outcome: &OutcomeEvent{Lease: h.id, Code: end.code.String(), Reason: end.reason,
 		Due: h.chain.due, Vouched: h.chain.vouched(), Signers: signers}})
-	if err := r.learn(t, h, end.code, end.reason); err != nil {
+	if err := r.learn(t, h.id, h.chain, end.code, end.reason); err != nil {
 		return err
 	}
 	if end.move {
@@ -109,10 +118,10 @@ func (r *Renter) settleMove(t *task, h *hire, end leaseEnd) error {
 func (r *Renter) settleJob(t *task, end leaseEnd) error {
 	switch end.code {
 	case market.CodeDone:
-		code := 0
-		if end.result != nil && end.result.ExitCode != nil {
-			code = int(*end.result.ExitCode)
+		if end.result == nil || end.result.ExitCode == nil {
+			return t.over(JobStopped, "exit_code_unknown", "it ran to its end, and its exit code is not known")
 		}
+		code := int(*end.result.ExitCode)
 		state := JobSucceeded
 		if code != 0 {
 			state = JobFailed
@@ -172,10 +181,10 @@ func (r *Renter) Outcome(ctx context.Context, from attest.Key, e deal.Ending) de
 	r.late.Lock() // two copies of one ending may come at once
 	defer r.late.Unlock()
 	rec, err := r.record(o.Lease)
-	if err != nil || rec.Role != ledger.Renter {
+	if err != nil || rec.Role != ledger.Renter || rec.Reason == ledger.Abandoned { // nothing is signed on that one again
 		return deal.Settlement{Code: deal.Unknown}
 	}
-	c, err := r.loadChain(o.Lease)
+	c, err := r.loadTail(o.Lease)
 	if err != nil || c.lease.Provider != from {
 		return deal.Settlement{Code: deal.Unknown}
 	}

@@ -151,7 +151,7 @@ func (st *stream) acknowledge(c *Checkpoint) error {
 		return nil
 	}
 	st.ckptDone = c.Seq
-	return st.s.Send(work.Frame{Ack: &work.Ack{LogOffset: st.t.log.Size(), Checkpoint: c.Seq}})
+	return st.s.Send(work.Frame{Ack: &work.Ack{LogOffset: st.logOffset(), Checkpoint: c.Seq}})
 }
 
 // look ends a lease that does not come further, and looks for a provider whose heartbeat is missing.

@@ -3,8 +3,7 @@
 //
 // A Runner starts a Job and hands back a Process, which the provider pauses,
 // resumes, kills and meters; the Process ends by itself with a Result that
-// says how (State) and what it cost. OutputsDigest names what a job left
-// behind, so that two runs can be compared and a receipt can be signed.
+// says how (State) and what it cost.
 //
 // The package runs nothing itself and knows nothing of leases, money or the
 // network. The embedded sandbox is in the folder wasm. It is called by the

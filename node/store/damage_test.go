@@ -53,6 +53,36 @@ func TestFlippedByteIsNamedAtRead(t *testing.T) {
 	}
 }
 
+// A damaged lease hides none of those behind it.
+func TestLeasesGoOnAfterDamage(t *testing.T) {
+	s := openDir(t, t.TempDir())
+	ids := []attest.Digest{{1}, {2}, {3}}
+	for _, id := range ids {
+		if err := s.SaveLease(id, id[:1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.FlipByte(store.KindLease, ids[1][:], 9); err != nil {
+		t.Fatal(err)
+	}
+	var seen []attest.Digest
+	err := s.Leases(func(id attest.Digest, value []byte, damage error) error {
+		seen = append(seen, id)
+		var c *store.CorruptError
+		if bad := id == ids[1]; errors.As(damage, &c) != bad || bad == (len(value) == 1) {
+			t.Errorf("lease %s: value %x, %v", id.Short(), value, damage)
+		}
+		return nil
+	})
+	if d := cmp.Diff(ids, seen); err != nil || d != "" {
+		t.Errorf("Leases: %v, (-want +got):\n%s", err, d)
+	}
+	stop := errors.New("stop")
+	if err := s.Leases(func(attest.Digest, []byte, error) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("Leases = %v, want the caller's error", err)
+	}
+}
+
 // tables returns a closed store with one receipt and its only table file.
 func tables(t *testing.T) (dir, file string) {
 	t.Helper()
@@ -257,7 +287,7 @@ func TestRefNames(t *testing.T) {
 		{"lease", store.Ref{Kind: store.KindLease, Key: d[:]}, "lease " + d.Hex()},
 		{"outcome", store.Ref{Kind: store.KindOutcome, Key: append(d[:], k[:]...)}, "outcome of lease " + d.Hex() + " by " + k.String()},
 		{"text", store.Ref{Kind: store.KindMeta, Key: []byte("anchor")}, `meta "anchor"`},
-		{"bytes", store.Ref{Kind: store.KindOffer, Key: []byte{0, 1}}, "offer 0001"},
+		{"bytes", store.Ref{Kind: store.KindMeta, Key: []byte{0, 1}}, "meta 0001"},
 		{"short receipt", store.Ref{Kind: store.KindReceipt, Key: []byte("x")}, `receipt "x"`},
 		{"unknown", store.Ref{Kind: 99, Key: []byte("x")}, `kind(99) "x"`},
 		{"nothing", store.Ref{}, "a record that can not be named"},

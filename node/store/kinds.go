@@ -26,14 +26,12 @@ const (
 	KindEvidence // what was seen of a peer: peer, Unix ms, digest of what it refers to
 	KindPrice    // a clearing price: length and name of the class, Unix ms, running number
 	KindMeta     // a single value by its name
-	KindOffer    // an offer made, by its digest
-	KindLogIndex // where a job's log lies; key and value are the caller's
 )
 
 // kindNames are the names in print, by number.
 var kindNames = [...]string{kindSchema: "schema", kindLost: "lost", KindJob: "job", KindAuction: "auction", KindLease: "lease",
 	KindReceipt: "receipt", KindVoucher: "voucher", KindOutcome: "outcome", KindEvidence: "evidence", KindPrice: "price",
-	KindMeta: "meta", KindOffer: "offer", KindLogIndex: "log index"}
+	KindMeta: "meta"}
 
 // String returns the kind's name, or "kind(n)" for one that is not known.
 func (k Kind) String() string {
@@ -44,7 +42,7 @@ func (k Kind) String() string {
 }
 
 // valid reports whether k may be written by callers.
-func (k Kind) valid() bool { return k >= KindJob && k <= KindLogIndex }
+func (k Kind) valid() bool { return k >= KindJob && k <= KindMeta }
 
 // Ref names one record.
 type Ref struct {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/lacuna-network/lacuna/attest"
@@ -17,13 +18,24 @@ func (s *Store) SaveLease(id attest.Digest, value []byte) error {
 // Lease returns what SaveLease stored, or an error that wraps [ErrNotFound].
 func (s *Store) Lease(id attest.Digest) ([]byte, error) { return s.Get(KindLease, id[:]) }
 
-// Leases calls f for each lease, as [Store.Scan] does. f may not keep value.
-func (s *Store) Leases(f func(id attest.Digest, value []byte) error) error {
-	return s.Scan(KindLease, nil, func(key, value []byte) error {
+// Leases calls f for each lease in the order of ids, until f returns an error; that error is returned. A damaged record
+// does not hide those behind it: f gets its error, a [*CorruptError], and no value. f may not keep value.
+func (s *Store) Leases(f func(id attest.Digest, value []byte, damage error) error) error {
+	if err := s.enter(); err != nil {
+		return fmt.Errorf("read leases: %w", err)
+	}
+	defer s.leave()
+	if err := s.flushKind(KindLease); err != nil {
+		return fmt.Errorf("read leases: %w", err)
+	}
+	txn := s.db.NewTransaction(false)
+	defer txn.Discard()
+	return walk(txn, []byte{byte(KindLease)}, false, func(full, value []byte, err error) error {
+		key := full[1:]
 		if len(key) != len(attest.Digest{}) {
-			return badKey(KindLease, key)
+			return f(attest.Digest{}, nil, badKey(KindLease, key))
 		}
-		return f(attest.Digest(key), value)
+		return f(attest.Digest(key), value, err)
 	})
 }
 
@@ -64,6 +76,21 @@ func (s *Store) Vouchers(lease attest.Digest) ([]attest.Envelope, error) {
 // LastVoucher returns the voucher with the highest number and that number, or an error that wraps [ErrNotFound].
 func (s *Store) LastVoucher(lease attest.Digest) (uint64, attest.Envelope, error) {
 	return s.lastOf(KindVoucher, lease)
+}
+
+// VouchersBack calls f for each voucher of the lease, from the last one back, until f returns false.
+func (s *Store) VouchersBack(lease attest.Digest, f func(e attest.Envelope) bool) error {
+	err := s.ScanReverse(KindVoucher, lease[:], func(key, value []byte) error {
+		e, err := parseEnvelope(KindVoucher, key, value)
+		if err == nil && !f(e) {
+			err = errStop
+		}
+		return err
+	})
+	if errors.Is(err, errStop) {
+		return nil
+	}
+	return err
 }
 
 // PutOutcome stores the outcome of the lease as its signer states it, over what that signer stated before.

@@ -36,7 +36,7 @@ func TestLeases(t *testing.T) {
 		t.Errorf("Lease = %v, want ErrNotFound", err)
 	}
 	var got []string
-	err := s.Leases(func(id attest.Digest, v []byte) error {
+	err := s.Leases(func(id attest.Digest, v []byte, _ error) error {
 		got = append(got, fmt.Sprint(id[0], string(v)))
 		return nil
 	})

@@ -216,6 +216,15 @@ func (s *Store) checkSpace(limit uint64) error {
 	return short(n, limit)
 }
 
+// Spare returns how many bytes of the disk may be used before it is nearly full, see [ErrNoSpace].
+func (s *Store) Spare() (uint64, error) {
+	n, err := s.free(s.dir)
+	if err != nil {
+		return 0, fmt.Errorf("ask for free space: %w", err)
+	}
+	return n - min(n, s.minFree), nil
+}
+
 // spaceFor returns why new records cannot be written, and why nothing can, each nil if it can.
 func (s *Store) spaceFor() (records, anything error) {
 	n, err := s.free(s.dir)

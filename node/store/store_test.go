@@ -61,7 +61,7 @@ func TestPutGetScanDelete(t *testing.T) {
 	if err := s.Put(meta("b", "2"), meta("a", "1"), meta("ab", "3"), meta("c", "")); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Put(store.Record{Kind: store.KindOffer, Key: []byte("a"), Value: []byte("other kind")}); err != nil {
+	if err := s.Put(store.Record{Kind: store.KindJob, Key: []byte("a"), Value: []byte("other kind")}); err != nil {
 		t.Fatal(err)
 	}
 	check := func(s *store.Store) {

@@ -11,6 +11,7 @@
 package strictyaml
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,6 +25,9 @@ import (
 
 // MaxBytes is the largest file that is read. Nothing that a person writes by hand comes near it.
 const MaxBytes = 256 << 10
+
+// maxLines is the most lines of a file. The parser's time grows with the square of the empty lines in a block of text.
+const maxLines = 10_000
 
 // maxDepth bounds how deep values nest; the parser recurses.
 const maxDepth = 200
@@ -76,11 +80,14 @@ type Value struct {
 // error is a [*Fault].
 func Parse(name string, data []byte) (doc *Doc, root Value, err error) {
 	doc = &Doc{name: name, lines: map[string]int{}}
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // the byte order mark that some editors write
 	switch {
 	case len(data) > MaxBytes:
 		return nil, Value{}, &Fault{File: name, Msg: fmt.Sprintf("%d bytes are too many, at most %d", len(data), MaxBytes)}
 	case !utf8.Valid(data):
 		return nil, Value{}, &Fault{File: name, Msg: "not UTF-8 text"}
+	case bytes.Count(data, []byte("\n")) > maxLines:
+		return nil, Value{}, &Fault{File: name, Msg: fmt.Sprintf("more than %d lines", maxLines)}
 	case nesting(data) > maxDepth:
 		return nil, Value{}, &Fault{File: name, Msg: fmt.Sprintf("nests deeper than %d", maxDepth)}
 	}

@@ -44,6 +44,7 @@ func TestReadTakesTheTextAsItStands(t *testing.T) {
 		{"empty", "", map[string]string{}},
 		{"only a comment", "# nothing\n", map[string]string{}},
 		{"empty section", "limits:\n", map[string]string{}},
+		{"byte order mark", "\ufeffname: x\n", map[string]string{"name": "x"}},
 		{"underscore", "limits: {price: 1_000}", map[string]string{"limits.price": "1_000"}},
 		{"hexadecimal", "limits: {price: 0x10}", map[string]string{"limits.price": "0x10"}},
 		{"infinity", "limits: {price: .inf}", map[string]string{"limits.price": ".inf"}},
@@ -91,6 +92,7 @@ func TestFaultsNameTheLine(t *testing.T) {
 		{"merge key", "<<: {name: x}\n", []string{"merge keys"}},
 		{"too deep", strings.Repeat("[", 300), []string{"nests deeper than 200"}},
 		{"too long", strings.Repeat("#", strictyaml.MaxBytes+1), []string{"are too many"}},
+		{"too many lines", "name: |" + strings.Repeat("\n", 250_000) + "tags: a", []string{"more than 10000 lines"}},
 		{"no text", "\xff\xfe", []string{"not UTF-8"}},
 	}
 	for _, tt := range tests {

@@ -35,6 +35,9 @@ type PeerState struct {
 	Running bool   `json:"running"` // filled in by Read: that very process lives
 }
 
+// dyingGrace is how long a killed process may take to give its files back.
+const dyingGrace = 2 * time.Second
+
 func homeOf(dir, name string) (home.Home, error) { return home.At(filepath.Join(dir, name)) }
 
 // save writes the state file. The caller holds mu, or is alone.
@@ -107,7 +110,7 @@ func List(root string) ([]State, error) {
 }
 
 // Down ends the net in dir, whoever started it, and removes it. Processes that are not those of the net any more are
-// left alone.
+// left alone; while one of them holds a home, nothing is removed.
 func Down(dir string) error {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -130,5 +133,23 @@ func Down(dir string) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("end testnet: %w", err)
 	}
+	for _, name := range names {
+		h, err := homeOf(abs, name)
+		if err != nil {
+			return fmt.Errorf("end testnet: %w", err)
+		}
+		if pid, held := stillRunning(h); held { // not the process that was written down: somebody started the peer again
+			return fmt.Errorf("end testnet: process %d runs in the home of %s and is not of the net; nothing is removed: end it with lacuna down --home %s, then try again", pid, name, h.Dir())
+		}
+	}
 	return removeNet(abs, names, s.Created)
+}
+
+// stillRunning is [home.Home.Running] with some patience for a process that is just dying.
+func stillRunning(h home.Home) (pid int, held bool) {
+	for deadline := time.Now().Add(dyingGrace); ; time.Sleep(poll) {
+		if pid, held = h.Running(); !held || time.Now().After(deadline) {
+			return pid, held
+		}
+	}
 }

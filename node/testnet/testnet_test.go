@@ -476,6 +476,33 @@ func TestDownLeavesForeignProcessesAlone(t *testing.T) {
 	}
 }
 
+func TestDownLeavesAHomeThatIsHeld(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "testnet.json"), []byte(`{"version":1,"network":"test-x","peers":[{"name":"a","pid":0,"started":""}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h, err := home.At(filepath.Join(dir, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Create(); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := h.Lock() // as a peer that somebody started again by hand
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := testnet.Down(dir); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) {
+		t.Errorf("Down = %v, want an error that names process %d", err, os.Getpid())
+	}
+	if _, err := os.Stat(h.Dir()); err != nil {
+		t.Errorf("the home is gone: %v", err)
+	}
+	if err := errors.Join(lock.Close(), testnet.Down(dir)); err != nil {
+		t.Errorf("Down once it is free: %v", err)
+	}
+}
+
 func TestReadRefusesNamesThatLeadOut(t *testing.T) {
 	root := t.TempDir()
 	dir, other := filepath.Join(root, "net"), filepath.Join(root, "other")

@@ -27,17 +27,17 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lacuna-network/lacuna/attest"
+	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/p2p"
 )
 
-// Timeout bounds each exchange, from dial to answer. It is also how long an award holds its devices, so that a later
-// answer would be of no use.
-const Timeout = 5 * time.Second
+// Timeout bounds each exchange, from dial to answer. An award holds its devices no longer, so that a later answer would
+// be of no use.
+const Timeout = market.HoldTime
 
 // The protocols. Rates are per peer: a renter announces a demand again at most each few seconds, and a provider answers
 // each announcement once. MaxIn of answers is what one auction in a large crowd brings at once; outcomes are few, and a

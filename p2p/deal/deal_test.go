@@ -118,7 +118,7 @@ func TestAnswer(t *testing.T) {
 
 func TestAward(t *testing.T) {
 	terms := bytes.Repeat([]byte{9}, market.MaxTermsBytes) // the largest there may be
-	large := envelope(market.AwardDomain, attest.MaxEnvelope)
+	large := envelope(market.AwardDomain, market.MaxLeaseBytes)
 	other := accept
 	other.Payload = []byte("another lease")
 	for _, tt := range []struct {
@@ -129,7 +129,7 @@ func TestAward(t *testing.T) {
 		want   error
 	}{
 		{"accept", award, accept, nil, nil},
-		{"largest", large, envelope(market.AcceptDomain, attest.MaxEnvelope), nil, nil},
+		{"largest", large, envelope(market.AcceptDomain, market.MaxLeaseBytes), nil, nil},
 		{"decline", award, decline, nil, nil},
 		{"accept of another lease", award, other, nil, deal.ErrUnanswered},
 		{"fault of the server", award, attest.Envelope{}, errors.New("disk full"), deal.ErrUnanswered},
@@ -223,7 +223,7 @@ func TestSendersRefuseWhatIsMalformed(t *testing.T) {
 		}
 		_, _, err := w.deals.SendBid(ctx, key, addrs, offer)
 		check("an offer as a bid", err)
-		_, _, err = w.deals.SendBid(ctx, key, addrs, envelope(market.BidDomain, deal.MaxBidBytes+1))
+		_, _, err = w.deals.SendBid(ctx, key, addrs, envelope(market.BidDomain, market.MaxBidBytes+1))
 		check("a bid too long", err)
 		_, err = w.deals.SendAnswer(ctx, key, addrs, bid)
 		check("a bid as an answer", err)
@@ -296,10 +296,11 @@ func TestMalformedRequests(t *testing.T) {
 			{"length of 0", deal.BidProtocol, []byte{0}, deal.Stats{Malformed: 1}},
 			{"length above the limit", deal.BidProtocol, binary.AppendUvarint(nil, p2p.MaxFrame+1), deal.Stats{Malformed: 1}},
 			{"length without end", deal.BidProtocol, bytes.Repeat([]byte{0xff}, 16), deal.Stats{Malformed: 1}},
-			{"bid too long", deal.BidProtocol, frame(one{envelope(market.BidDomain, deal.MaxBidBytes+1)}), deal.Stats{Malformed: 1}},
+			{"bid too long", deal.BidProtocol, frame(one{envelope(market.BidDomain, market.MaxBidBytes+1)}), deal.Stats{Malformed: 1}},
 			{"other domain", deal.BidProtocol, frame(one{offer}), deal.Stats{Malformed: 1}},
 			{"unknown key", deal.BidProtocol, frame(two{A: bid}), deal.Stats{Malformed: 1}},
 			{"award without terms", deal.AwardProtocol, frame(two{A: award}), deal.Stats{Malformed: 1}},
+			{"award too long", deal.AwardProtocol, frame(two{envelope(market.AwardDomain, market.MaxLeaseBytes+1), []byte("terms")}), deal.Stats{Malformed: 1}},
 			{"terms too long", deal.AwardProtocol, frame(two{award, make([]byte, market.MaxTermsBytes+1)}), deal.Stats{Malformed: 1}},
 			{"too many receipts", deal.OutcomeProtocol, frame(many{outcome, receipts(deal.MaxReceipts+1, 8)}), deal.Stats{Malformed: 1}},
 		} {
@@ -327,7 +328,7 @@ func TestMalformedRequests(t *testing.T) {
 		if log.Len() > 0 {
 			t.Errorf("input of a peer was logged above debug:\n%s", &log)
 		}
-		want := map[string]float64{"award malformed": 2, "bid broken": 2, "bid malformed": 7, "outcome malformed": 1}
+		want := map[string]float64{"award malformed": 3, "bid broken": 2, "bid malformed": 7, "outcome malformed": 1}
 		if diff := cmp.Diff(want, counted(t, registry)); diff != "" {
 			t.Errorf("lacuna_deal_requests_total (-want +got):\n%s", diff)
 		}

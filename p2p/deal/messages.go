@@ -3,6 +3,7 @@ package deal
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/attest/receipt"
@@ -32,8 +33,6 @@ func (c Code) String() string {
 
 // Limits of single messages.
 const (
-	// MaxBidBytes is the largest bid, which is also what gossip carries, in bytes of its payload.
-	MaxBidBytes = 1 << 10
 	// MaxReceipts is the most receipts in one message.
 	MaxReceipts = 64
 	// maxReceiptBytes is the room for receipts in one frame, beside an outcome.
@@ -43,17 +42,26 @@ const (
 	envelopeOverhead = 180
 )
 
-// check reports an envelope that is malformed, or of none of the domains.
+// largest are the limits of payloads, in bytes; a receipt has the limit of all envelopes.
+var largest = map[attest.Domain]int{
+	market.BidDomain: market.MaxBidBytes, market.OfferDomain: market.MaxOfferBytes, market.DeclineDomain: market.MaxDeclineBytes,
+	market.AwardDomain: market.MaxLeaseBytes, market.AcceptDomain: market.MaxLeaseBytes, market.VoucherDomain: market.MaxVoucherBytes,
+	market.OutcomeRenterDomain: market.MaxOutcomeBytes, market.OutcomeProviderDomain: market.MaxOutcomeBytes,
+	receipt.Domain: attest.MaxEnvelope,
+}
+
+// check reports an envelope that is malformed, of none of the domains, or larger than any of its domain.
 func check(what string, e attest.Envelope, domains ...attest.Domain) error {
 	if err := e.Validate(); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	for _, d := range domains {
-		if e.Domain == d {
-			return nil
-		}
+	if !slices.Contains(domains, e.Domain) {
+		return fmt.Errorf("%s: %w: %.64q", what, attest.ErrDomain, e.Domain)
 	}
-	return fmt.Errorf("%s: %w: %.64q", what, attest.ErrDomain, e.Domain)
+	if n, most := len(e.Payload), largest[e.Domain]; n > most {
+		return fmt.Errorf("%s of %d bytes, at most %d", what, n, most)
+	}
+	return nil
 }
 
 type bidRequest struct {
@@ -62,9 +70,6 @@ type bidRequest struct {
 
 // Validate reports what is no bid.
 func (r bidRequest) Validate() error {
-	if len(r.Bid.Payload) > MaxBidBytes {
-		return fmt.Errorf("bid of %d bytes, at most %d", len(r.Bid.Payload), MaxBidBytes)
-	}
 	return check("bid", r.Bid, market.BidDomain)
 }
 

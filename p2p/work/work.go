@@ -13,6 +13,7 @@
 //	8 cancel      either    asks the other side to end the job
 //	9 outcome     either    envelope
 //	10 ping       both      each second
+//	11 result     provider  how the process ended and what it left
 //
 // each a length (unsigned varint) and one CBOR map of at most 64 KiB with one entry. Every frame that changes state is
 // idempotent: it carries a number or is named by its digest, and both sides may send it again after a break.

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lacuna-network/lacuna/node/runner"
+	"github.com/lacuna-network/lacuna/node/runner/runnertest"
 	"github.com/lacuna-network/lacuna/node/runner/wasm"
 	"github.com/lacuna-network/lacuna/scripts/examples"
 	"github.com/lacuna-network/lacuna/scripts/requiretest"
@@ -92,14 +93,14 @@ func start(t *testing.T, j runner.Job) runner.Process {
 }
 
 // finish runs a job to its good end and returns its outputs.
-func finish(t *testing.T, j runner.Job, o *output) []runner.OutputFile {
+func finish(t *testing.T, j runner.Job, o *output) []runnertest.OutputFile {
 	t.Helper()
 	r := start(t, j).Result()
 	if r.State != runner.Exited || r.ExitCode != 0 {
 		t.Fatalf("result = %+v\n%s", r, o.b.String())
 	}
 	t.Logf("took %v, %d MB\n%s", r.Running, r.MaxRSSBytes>>20, o.b.String())
-	_, files, err := runner.OutputsDigest(j.OutputDir("/out"))
+	_, files, err := runnertest.OutputsDigest(j.OutputDir("/out"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lacuna-network/lacuna/node/runner"
+	"github.com/lacuna-network/lacuna/node/runner/runnertest"
 )
 
 func TestCheckpointIsThereOnResume(t *testing.T) {
@@ -24,7 +25,7 @@ func TestCheckpointIsThereOnResume(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(j.OutputDir("/ckpt"), "state")); string(b) != "next" {
 		t.Errorf("checkpoint = %q, %v, want next", b, err)
 	}
-	if _, files, err := runner.OutputsDigest(j.OutputDir("/out")); err != nil || len(files) != 0 {
+	if _, files, err := runnertest.OutputsDigest(j.OutputDir("/out")); err != nil || len(files) != 0 {
 		t.Errorf("outputs = %v, %v, want none", files, err)
 	}
 }
@@ -97,7 +98,7 @@ func TestSecondRunGivesTheSameBytes(t *testing.T) {
 		if r.State != runner.Exited || r.ExitCode != 0 {
 			t.Fatalf("result = %+v, %s", r, l.err.String())
 		}
-		sum, _, err := runner.OutputsDigest(j.OutputDir("/out"))
+		sum, _, err := runnertest.OutputsDigest(j.OutputDir("/out"))
 		if err != nil {
 			t.Fatal(err)
 		}

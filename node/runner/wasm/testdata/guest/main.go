@@ -74,6 +74,19 @@ var commands = map[string]func([]string){
 		check(os.Rename("/ckpt/.state", "/ckpt/state"))
 	},
 	"files": files,
+	"names": func(a []string) {
+		for _, name := range a {
+			check(os.MkdirAll(filepath.Dir(name), 0o700))
+			check(create(name).Close())
+		}
+	},
+	"many": func(a []string) {
+		n, err := strconv.Atoi(a[0])
+		check(err)
+		for i := range n {
+			check(create(fmt.Sprintf("/out/%d", i)).Close())
+		}
+	},
 }
 
 var keep []*os.File

@@ -1,4 +1,8 @@
-package runner
+// Package runnertest looks at what jobs leave behind, for tests of runners and of jobs.
+//
+// [OutputsDigest] names the contents of a folder, so that two runs can be compared. It is used by tests only, and safe for
+// concurrent use.
+package runnertest
 
 import (
 	"crypto/sha256"
