@@ -40,7 +40,7 @@ const maxAnswers = 10_000
 // that bids with addresses where nobody listens do not keep answers from renters that are connected.
 const (
 	answersNear = 64
-	answersFar  = 64
+	answersFar  = 256
 )
 
 // Hear answers the bids that come over gossip, each straight to its renter, until heard is closed. It decides on one
@@ -67,7 +67,6 @@ func (p *Provider) Hear(ctx context.Context, heard <-chan bids.Heard, count func
 			return nil
 		})
 		if !room {
-			pool.Go(func() error { _, _ = p.o.Deal.SendAnswer(ctx, h.Bid.Renter, h.Bid.ReplyTo, answer); p.log.Debug("answer did not reach the renter"); return nil })
 			p.metrics.dropped.WithLabelValues("busy").Inc()
 		}
 	}
