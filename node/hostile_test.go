@@ -123,7 +123,13 @@ func (r *raw) offer(p *nodetest.Peer, interval time.Duration) (o market.Offer, e
 		AnnounceUntil: now.Add(10 * time.Second).UnixMilli(), ValidUntil: now.Add(time.Minute).UnixMilli(), Workload: market.WASM, Count: 1,
 		Class: "any", DurationMS: 60_000, StartWithinMS: 1000, Tier: market.Silver, DeclineBP: 10_000, Simulated: true,
 		IntervalMS: uint64(interval.Milliseconds()), ReplyTo: r.host.Addrs()})
-	e, ok, err := r.deal.SendBid(within(r.t, patience), p.Node.Key(), p.Node.Addrs(), bid)
+	var ok bool
+	var err error
+	for range 5 { // on a slow machine a dial may take longer than its time
+		if e, ok, err = r.deal.SendBid(within(r.t, patience), p.Node.Key(), p.Node.Addrs(), bid); err == nil {
+			break
+		}
+	}
 	if err != nil || !ok {
 		r.t.Fatalf("SendBid = %v, %v", ok, err)
 	}

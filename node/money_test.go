@@ -175,16 +175,13 @@ func TestLatePayment(t *testing.T) {
 func TestTrialCap(t *testing.T) {
 	t.Parallel()
 	// 3.60 USD/h are 1000 micro-USD a second, 200 an interval.
-	p := nodetest.StartProvider(t, `[{"model":"RTX 4090","price":"3.60 USD/h","count":2}]`, map[string]string{"provide.trial_per_day": "0.001 USD"})
-	const limit = 1000
-	r := newRaw(t, noPorts())
-	a, b := r.draft(p, 200*time.Millisecond, 2*time.Minute, "sleeps"), (*rawLease)(nil)
-	a.begin()
-	a.readTo(1)
-	a.pay()
+	p := nodetest.StartProvider(t, `[{"model":"RTX 4090","price":"3.60 USD/h","count":2}]`, map[string]string{"provide.trial_per_day": "0.006 USD"})
+	const limit = 6000 // long enough for both to begin on a slow machine
 	// A second renter has the same cap: it is one for all that never settled.
-	r2 := newRaw(t, noPorts())
-	b = r2.draft(p, 200*time.Millisecond, 2*time.Minute, "sleeps")
+	r, r2 := newRaw(t, noPorts()), newRaw(t, noPorts())
+	a := r.draft(p, 200*time.Millisecond, 2*time.Minute, "sleeps")
+	a.begin()
+	b := r2.draft(p, 200*time.Millisecond, 2*time.Minute, "sleeps")
 	b.begin()
 	ends := make(chan market.Outcome, 2)
 	for _, l := range []*rawLease{a, b} {
