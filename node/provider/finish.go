@@ -64,7 +64,8 @@ func (t *tenancy) end(ctx context.Context, e ending) {
 	if err := t.saveResult(*res); err != nil {
 		t.p.log.Error("result is not kept", "lease", t.id.Short(), "err", err)
 	}
-	t.update(func() { t.result, t.rec.Reason = res, res.Reason })
+	t.free() // before anyone hears that it is over
+	t.update(func() { t.rec.Reason = res.Reason })
 	event := market.EvStop
 	if res.Code == market.CodeDone {
 		event = market.EvFinish
@@ -72,7 +73,7 @@ func (t *tenancy) end(ctx context.Context, e ending) {
 	if err := t.advance(event); err != nil {
 		t.p.log.Error("end of lease is not written", "lease", t.id.Short(), "err", err)
 	}
-	t.free()
+	t.update(func() { t.result = res })
 	t.awaitRenter(ctx, func() bool { return t.acknowledged() || t.theirs != nil })
 	if err := t.signOutcome(*res); err != nil {
 		t.p.log.Error("outcome cannot be signed", "lease", t.id.Short(), "err", err)
