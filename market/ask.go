@@ -68,6 +68,7 @@ type Ask struct {
 	Tiers     []Tier     `cbor:"9,keyasint"`
 	Addrs     []string   `cbor:"10,keyasint"` // multiaddrs under which the provider can be reached
 	Agent     string     `cbor:"11,keyasint"` // software and version
+	Reach     Reach      `cbor:"12,keyasint,omitempty"`
 }
 
 // Validate reports values that no ask may have.
@@ -89,6 +90,9 @@ func (a Ask) Validate() error {
 		if len(addr) > 200 {
 			return errors.New("ask: address too long")
 		}
+	}
+	if err := a.Reach.Validate(); err != nil {
+		return err
 	}
 	return a.Place.Validate()
 }

@@ -60,6 +60,7 @@ type Offer struct {
 	Place      Place           `cbor:"12,keyasint"`
 	Tier       Tier            `cbor:"13,keyasint"`
 	Simulated  bool            `cbor:"14,keyasint,omitempty"`
+	Reach      Reach           `cbor:"15,keyasint,omitempty"`
 }
 
 // MaxFirm bounds how long an offer binds.
@@ -89,6 +90,9 @@ func (o Offer) Validate() error {
 			return errors.New("offer: a device stands in it twice, or its name is too long")
 		}
 		seen[d.ID] = true
+	}
+	if err := o.Reach.Validate(); err != nil {
+		return err
 	}
 	return o.Place.Validate()
 }

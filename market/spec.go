@@ -40,7 +40,8 @@ type Spec struct {
 	Every       time.Duration     `json:"checkpoint_every_ms,omitempty"`
 	Grace       time.Duration     `json:"grace_ms,omitempty"`
 	Require     []Place           `json:"require,omitempty"`
-	Providers   []attest.Key      `json:"providers,omitempty"` // only these; empty = anyone
+	Latency     time.Duration     `json:"latency_ms,omitempty"` // longest round trip to the provider, as measured; 0 = any
+	Providers   []attest.Key      `json:"providers,omitempty"`  // only these; empty = anyone
 	Exclude     []attest.Key      `json:"exclude,omitempty"`
 	Theta       uint64            `json:"theta,omitempty"` // cost of one failed interval, in interval prices; 0 = by kind
 }
@@ -49,7 +50,7 @@ type Spec struct {
 type inMilliseconds Spec
 
 func (s *inMilliseconds) spans() []*time.Duration {
-	return []*time.Duration{&s.Duration, &s.StartWithin, &s.Survive, &s.Interval, &s.Every, &s.Grace}
+	return []*time.Duration{&s.Duration, &s.StartWithin, &s.Survive, &s.Interval, &s.Every, &s.Grace, &s.Latency}
 }
 
 // MarshalJSON returns the spec with spans of time in milliseconds.
@@ -166,6 +167,7 @@ func (s Spec) Validate() error {
 	fail(s.Tier >= Gold && s.Tier <= Bronze, "tier: want gold, silver or bronze")
 	fail(s.Every >= 0 && (s.Checkpoint == "" || s.Every >= 100*time.Millisecond), "checkpoint.every: want at least 100ms")
 	fail(s.Grace >= 0 && s.Grace <= MaxGrace, "checkpoint.grace: want at most 1h")
+	fail(s.Latency == 0 || s.Latency >= time.Millisecond && s.Latency <= 10*time.Second, "place.latency: want 1ms to 10s")
 	fail(s.Theta <= 1000, "theta: want at most 1000")
 	fields := map[string]string{}
 	var paths []string

