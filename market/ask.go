@@ -87,7 +87,7 @@ func (a Ask) Validate() error {
 		}
 	}
 	for _, addr := range a.Addrs {
-		if len(addr) > 200 {
+		if len(addr) > MaxAddrBytes {
 			return errors.New("ask: address too long")
 		}
 	}

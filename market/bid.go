@@ -89,7 +89,7 @@ func (b Bid) Validate() error {
 		}
 	}
 	for _, a := range b.ReplyTo {
-		if len(a) > 200 {
+		if len(a) > MaxAddrBytes {
 			return errors.New("bid: address too long")
 		}
 	}
@@ -111,14 +111,21 @@ func OpenBid(e attest.Envelope, network attest.Digest, now time.Time) (Bid, erro
 	if err != nil {
 		return b, err
 	}
+	if b.Renter != e.Signer {
+		return b, fmt.Errorf("%w: bid of %s signed by %s", attest.ErrSignature, b.Renter, e.Signer)
+	}
+	return b, b.Fresh(now)
+}
+
+// Fresh holds the times of a bid against now. The error wraps [ErrExpired] when nobody should pass it on or answer it any
+// more; any other says that it was issued in the future.
+func (b Bid) Fresh(now time.Time) error {
 	ms := now.UnixMilli()
 	switch {
-	case b.Renter != e.Signer:
-		return b, fmt.Errorf("%w: bid of %s signed by %s", attest.ErrSignature, b.Renter, e.Signer)
 	case ms > b.AnnounceUntil+ClockTolerance.Milliseconds() || ms > b.ValidUntil+ClockTolerance.Milliseconds():
-		return b, fmt.Errorf("bid: %w", ErrExpired)
+		return fmt.Errorf("bid: %w", ErrExpired)
 	case b.IssuedAt > now.Add(ClockTolerance).UnixMilli():
-		return b, errors.New("bid: issued in the future")
+		return errors.New("bid: issued in the future")
 	}
-	return b, nil
+	return nil
 }

@@ -133,7 +133,7 @@ func OpenOffer(e attest.Envelope, network, bid attest.Digest, now time.Time) (Of
 		return o, errors.New("offer: answers another bid")
 	case o.FirmUntil > now.Add(MaxFirm+ClockTolerance).UnixMilli():
 		return o, errors.New("offer: binds longer than 10 minutes")
-	case o.FirmUntil < now.UnixMilli():
+	case o.FirmUntil+ClockTolerance.Milliseconds() < now.UnixMilli(): // its provider knows when it binds no more
 		return o, fmt.Errorf("offer: %w", ErrExpired)
 	}
 	return o, nil

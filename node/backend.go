@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -54,7 +53,9 @@ func (n *Node) backend() api.Backend {
 		Leases:   n.leases, Lease: n.lease, EndLease: n.endLease,
 		Receipts: n.receipts, Export: n.export,
 		Reputations: n.reputations, Reputation: n.reputation,
-		Join: n.Join, Invite: n.host.Invite,
+		Join: n.Join, Invite: func(ctx context.Context, withoutKey bool) (string, error) {
+			return n.host.Invite(ctx, p2p.InviteOptions{WithoutKey: withoutKey})
+		},
 		Config: func() []config.Entry { return n.o.Config.Explain() },
 	}
 }
@@ -70,91 +71,12 @@ func errorCodes() []api.Code {
 		{Err: renter.ErrNoOutputs, Status: http.StatusConflict, Code: "no_outputs"},
 		{Err: provider.ErrNotRunning, Status: http.StatusConflict, Code: "not_in_force"},
 		{Err: p2p.ErrInvite, Status: http.StatusBadRequest, Code: "bad_invite", Hint: "paste the whole line that lacuna invite printed"},
-		{Err: ErrOtherNetwork, Status: http.StatusConflict, Code: "other_network", Hint: "start the peer with --network NAME and a home of its own"},
+		{Err: ErrTarget, Status: http.StatusBadRequest, Code: "bad_target", Hint: "paste the whole line that lacuna invite printed"},
+		{Err: ErrOtherNetwork, Status: http.StatusConflict, Code: "other_network", Hint: "the records of a home belong to one network; take another home for this one: lacuna --home DIR join …"},
+		{Err: ErrNoKey, Status: http.StatusConflict, Code: "no_network_key", Hint: "a key is taken in at a start: lacuna down, then the same join, then lacuna up -d"},
 		{Err: ErrNoneReached, Status: http.StatusBadGateway, Code: "none_reached", Hint: "is the other peer up, and can its address be reached from here?"},
 		{Err: store.ErrNoSpace, Status: http.StatusInsufficientStorage, Code: "no_space", Hint: "free some disk, or lower store.min_free in the config"},
 	}
-}
-
-func (n *Node) status(context.Context) (api.Status, error) {
-	n.mu.Lock()
-	started, heard, heardAt := n.started, n.heard, n.heardAt
-	n.mu.Unlock()
-	s := api.Status{Peer: n.Key(), Network: n.o.Config.Network.Name, Role: string(n.host.Profile()), Version: n.o.Version, PID: os.Getpid(),
-		Home: n.o.Home.Dir(), UptimeMS: time.Since(started).Milliseconds(), Addrs: n.host.Addrs(), Peers: []api.PeerView{},
-		Reachability: api.Reachability{Verdict: "unknown"}, BidsHeard: heard, Drops: map[string]uint64{}}
-	if n.host.Testnet() {
-		s.Reachability.Verdict = "direct" // by definition: a test network lies on one machine or one LAN
-	}
-	if !heardAt.IsZero() {
-		utc := heardAt.UTC()
-		s.LastBidHeardAt = &utc
-	}
-	for _, p := range n.host.Peers() {
-		v := api.PeerView{Peer: p.Key, Addr: p.Addr}
-		if p.Latency > 0 {
-			ms := float64(p.Latency.Microseconds()) / 1000
-			v.LatencyMS = &ms
-		}
-		s.Peers = append(s.Peers, v)
-	}
-	slices.SortFunc(s.Peers, func(a, b api.PeerView) int { return strings.Compare(a.Peer.String(), b.Peer.String()) })
-	for _, j := range n.renter.Jobs() {
-		if !j.State.Final() {
-			s.JobsRunning++
-		}
-	}
-	if n.provider != nil {
-		devices, err := n.devices.Devices()
-		if err != nil {
-			return s, err
-		}
-		s.Devices, s.LeasesRunning = len(devices), n.provider.Running()
-		for _, d := range devices {
-			s.Simulated = s.Simulated || d.Simulated
-		}
-	}
-	if err := n.addMoney(&s); err != nil {
-		return s, err
-	}
-	return s, n.addDrops(&s)
-}
-
-// addDrops sums what peers sent and nobody acted on, by part and reason, from the counters that /metrics shows.
-func (n *Node) addDrops(s *api.Status) error {
-	families, err := n.registry.Gather()
-	if err != nil {
-		return fmt.Errorf("read counters: %w", err)
-	}
-	for _, f := range families {
-		part, ok := strings.CutSuffix(strings.TrimPrefix(f.GetName(), "lacuna_"), "_dropped_total")
-		if !ok {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if v := uint64(m.GetCounter().GetValue()); v > 0 {
-					s.Drops[part+"_"+l.GetValue()] = v
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// addMoney sums what is promised to this peer as a provider, and by it as a renter. Nothing is received yet: there is no
-// settlement rail.
-func (n *Node) addMoney(s *api.Status) error {
-	views, err := n.leases(context.Background(), "")
-	for _, v := range views {
-		if v.Role == ledger.Renter.String() {
-			s.OwedMicroUSD += v.Vouched
-			continue
-		}
-		s.PromisedMicroUSD += v.Due
-		s.VouchedMicroUSD += v.Vouched
-	}
-	return err
 }
 
 // down ends the peer, at once or when its leases have ended.
@@ -225,7 +147,13 @@ func (n *Node) asks(ctx context.Context, f api.AskFilter, found func(api.AskView
 		if r, ok := known[a.Provider]; ok {
 			score, mean = &r.Score.ScoreBP, &r.MeanBP
 		}
-		return found(api.ViewAsk(a, score, mean, a.Provider == n.Key()))
+		v := api.ViewAsk(a, score, mean, a.Provider == n.Key())
+		v.LatencyMS = n.latency(a.Provider)
+		if fault := n.judgePlace(a.Provider, a.Place); fault.Impossible {
+			text := fault.String()
+			v.PlaceFault = &text
+		}
+		return found(v)
 	}
 	if n.provider != nil {
 		if own, ok := n.provider.Ask(); ok && (f.Class == "" || hasClass(own, f.Class)) {

@@ -2,8 +2,9 @@
 //
 // [New] opens what a peer owns (lock, identity, store, libp2p host) and wires the parts: this file is the one place
 // where all meet. Nothing of ours runs before [Node.Run], and nothing is left after it returns. abandon.go gives up leases
-// that this peer may no longer sign on, join.go keeps the peer connected, devices.go says what it has to sell, backend.go
-// answers the local API.
+// that this peer may no longer sign on, network.go opens the host, join.go connects it, hub.go acts on what others find of
+// it, place.go doubts where others say they are, devices.go says what it has to sell, backend.go and status.go answer the
+// local API.
 //
 // A Node is used by cmd; its methods are safe for concurrent use.
 package node
@@ -16,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,8 +32,10 @@ import (
 	"github.com/lacuna-network/lacuna/node/api"
 	"github.com/lacuna-network/lacuna/node/config"
 	"github.com/lacuna-network/lacuna/node/home"
+	"github.com/lacuna-network/lacuna/node/peers"
 	"github.com/lacuna-network/lacuna/node/provider"
 	"github.com/lacuna-network/lacuna/node/renter"
+	"github.com/lacuna-network/lacuna/node/runner"
 	"github.com/lacuna-network/lacuna/node/runner/wasm"
 	"github.com/lacuna-network/lacuna/node/store"
 	"github.com/lacuna-network/lacuna/p2p"
@@ -39,6 +43,7 @@ import (
 	"github.com/lacuna-network/lacuna/p2p/blob"
 	"github.com/lacuna-network/lacuna/p2p/deal"
 	"github.com/lacuna-network/lacuna/p2p/find"
+	"github.com/lacuna-network/lacuna/p2p/hello"
 	"github.com/lacuna-network/lacuna/p2p/work"
 )
 
@@ -51,6 +56,9 @@ type Options struct {
 	Config  config.Config
 	Version string       // of the software; empty = "dev"
 	Logger  *slog.Logger // nil discards
+
+	memory func(p2p.Options) p2p.Options // for tests: puts the host on a network in memory; there is no local API then
+	runner runner.Runner                 // for tests; nil = WASM in a sandbox
 }
 
 // Node is one peer. Use [New].
@@ -61,7 +69,6 @@ type Node struct {
 	registry *prometheus.Registry
 	started  time.Time
 	ready    chan struct{}
-	joined   chan struct{} // closed when the known peers were dialled for the first time
 
 	lock     *home.Lock
 	store    *store.Store
@@ -69,6 +76,8 @@ type Node struct {
 	find     *find.Finder
 	bids     *bids.Gossip
 	deal     *deal.Service
+	hello    *hello.Service
+	peers    *peers.Keeper
 	blobs    *blob.Service
 	files    *blob.Store
 	renter   *renter.Renter
@@ -80,6 +89,10 @@ type Node struct {
 	draining chan struct{} // closed when the peer is to go down after its leases
 
 	wired chan struct{} // closed when all of the above is set; handlers of the network wait for it
+
+	honest atomic.Pointer[map[attest.Key]bool] // peers whose leases with this one went well, see knowHonest
+
+	hub atomic.Bool // this peer serves those who cannot be dialled
 
 	mu       sync.Mutex
 	stop     context.CancelFunc // of Run
@@ -103,11 +116,12 @@ func New(o Options) (*Node, error) {
 	if o.Version == "" {
 		o.Version = "dev"
 	}
-	n := &Node{o: o, log: o.Logger, registry: prometheus.NewRegistry(), ready: make(chan struct{}), wired: make(chan struct{}), joined: make(chan struct{})}
+	n := &Node{o: o, log: o.Logger, registry: prometheus.NewRegistry(), ready: make(chan struct{}), wired: make(chan struct{})}
+	n.honest.Store(&map[attest.Key]bool{})
 	n.draining = make(chan struct{})
 	n.drain = sync.OnceFunc(func() { close(n.draining) })
 	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for _, open := range []func() error{n.openHome, n.openNetwork, n.openTrade, n.openAPI} {
+	for _, open := range []func() error{n.openHome, n.openDevices, n.openNetwork, n.openPeers, n.openTrade, n.openAPI} {
 		if err := open(); err != nil {
 			return nil, errors.Join(err, n.release())
 		}
@@ -172,13 +186,7 @@ func (n *Node) openHome() error {
 	if n.files, err = blob.OpenStore(h.BlobsDir()); err != nil {
 		return err
 	}
-	n.host, err = p2p.New(p2p.Options{Key: key, Network: n.o.Config.Network.Name, Profile: n.profile(), Listen: n.o.Config.Network.Listen,
-		Announce: n.o.Config.Network.Announce, Version: n.o.Version, Logger: n.log, Registerer: n.registry})
-	if err != nil {
-		return err
-	}
-	n.onRelease("host", n.host.Close)
-	return nil
+	return n.openHost(key)
 }
 
 // profile is the role in which libp2p is set up.
@@ -193,11 +201,15 @@ func (n *Node) profile() p2p.Profile {
 }
 
 func (n *Node) openNetwork() (err error) {
-	light := n.host.Profile() == p2p.Light
-	if n.find, err = find.New(find.Options{Host: n.host, Server: !light, Public: !n.host.Testnet(), Logger: n.log, Registerer: n.registry}); err != nil {
+	if n.find, err = find.New(find.Options{Host: n.host, Logger: n.log, Registerer: n.registry}); err != nil {
 		return err
 	}
 	n.onRelease("finder", n.find.Close)
+	agent := "lacuna/" + n.o.Version
+	if n.hello, err = hello.New(hello.Options{Host: n.host, Signer: n.signer, Agent: agent[:min(len(agent), 64)], Place: n.place, Logger: n.log, Registerer: n.registry}); err != nil {
+		return err
+	}
+	n.onRelease("hello", func() error { n.hello.Close(); return nil })
 	if n.bids, err = bids.New(bids.Options{Host: n.host, PerMinute: bidsPerMinute(n.host.Testnet()), Logger: n.log, Registerer: n.registry}); err != nil {
 		return err
 	}
@@ -208,7 +220,7 @@ func (n *Node) openNetwork() (err error) {
 	}
 	n.onRelease("blobs", func() error { n.blobs.Close(); return nil })
 	if p := n.host.Profile(); p == p2p.Hub || p == p2p.Testnet {
-		stop, err := n.bids.Relay(hubTopics(n.o.Config.Provide.Place)...)
+		stop, err := n.bids.Relay(hubTopics(n.place())...)
 		if err != nil {
 			return err
 		}
@@ -280,20 +292,28 @@ func params(network string) reputation.Params {
 	return reputation.DefaultParams()
 }
 
+// openDevices comes before the network, which is told where the devices stand.
+func (n *Node) openDevices() (err error) {
+	if n.o.Config.Provide.Enabled {
+		n.devices, err = openDevices(n.o.Config.Provide)
+	}
+	return err
+}
+
 func (n *Node) openTrade() (err error) {
 	c, name := n.o.Config, n.o.Config.Network.Name
 	n.renter, err = renter.New(renter.Options{Signer: n.signer, Network: name, Engine: Engine, Params: params(name), Store: n.store, Host: n.host,
 		Find: n.find, Bids: n.bids, Deal: n.deal, Blobs: n.blobs, Files: n.files, JobsDir: filepath.Join(n.o.Home.JobsDir(), "rented"),
-		Exclude: c.Rent.Exclude, Keep: func(d attest.Digest) bool { return n.provider != nil && n.provider.Wants(d) }, Logger: n.log, Registerer: n.registry})
+		Exclude: c.Rent.Exclude, Keep: func(d attest.Digest) bool { return n.provider != nil && n.provider.Wants(d) },
+		PlaceFault: func(peer attest.Key, claimed market.Place) bool { return n.judgePlace(peer, claimed).Impossible }, Logger: n.log, Registerer: n.registry})
 	if err != nil || !c.Provide.Enabled {
 		return err
 	}
-	if n.devices, err = openDevices(c.Provide); err != nil {
-		return err
-	}
-	run, err := wasm.New(wasm.Options{CacheDir: filepath.Join(n.o.Home.CacheDir(), "wasm"), Logger: n.log})
-	if err != nil {
-		return err
+	run := n.o.runner
+	if run == nil {
+		if run, err = wasm.New(wasm.Options{CacheDir: filepath.Join(n.o.Home.CacheDir(), "wasm"), Logger: n.log}); err != nil {
+			return err
+		}
 	}
 	n.provider, err = provider.New(provider.Options{Signer: n.signer, Network: name, Agent: "lacuna/" + n.o.Version, Policy: provider.Policy{
 		Price: n.devices.price, Place: n.devices.place, Workloads: c.Provide.Workloads, Tiers: c.Provide.Tiers, Sample: c.Telemetry.Sample, MaxDuration: c.Provide.MaxDuration, Notice: c.Provide.Notice,
@@ -341,21 +361,19 @@ func (n *Node) Run(ctx context.Context) error {
 }
 
 func (n *Node) serve(ctx context.Context) error {
-	if n.o.Config.API.Socket == "" {
-		if err := n.o.Home.PrepareSocket(); err != nil {
-			return err
-		}
-	}
-	listener, err := api.Listen(n.Socket())
-	if err != nil {
+	group, ctx := errgroup.WithContext(ctx)
+	if err := n.serveAPI(ctx, group); err != nil {
 		return err
 	}
-	n.onRelease("socket", func() error { n.o.Home.RemoveSocket(); return nil })
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return n.api.Serve(ctx, listener) })
 	group.Go(func() error { return n.store.Run(ctx) })
 	group.Go(func() error { return n.renter.Run(ctx) })
-	group.Go(func() error { return n.stayJoined(ctx) })
+	group.Go(func() error { return n.hello.Run(ctx) })
+	if n.o.Config.Network.Hub {
+		group.Go(func() error { return n.bids.Run(ctx) })
+	}
+	group.Go(func() error { return n.peers.Run(ctx) })
+	group.Go(func() error { return n.followReach(ctx) })
+	group.Go(func() error { return n.knowHonest(ctx) })
 	if n.provider != nil {
 		group.Go(func() error { return n.provider.Run(ctx) })
 		group.Go(func() error { return n.hearBids(ctx) })
@@ -366,13 +384,32 @@ func (n *Node) serve(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	select { // a peer that has neighbours can be used at once; one that finds none can be used too
-	case <-n.joined:
+	case <-n.peers.Joined():
 	case <-time.After(joinPatience):
 	case <-ctx.Done():
 	}
 	close(n.ready)
 	n.log.Info("peer runs", "peer", n.Key(), "network", n.o.Config.Network.Name, "provides", n.provider != nil)
 	return group.Wait()
+}
+
+// serveAPI answers the programs on this machine.
+func (n *Node) serveAPI(ctx context.Context, group *errgroup.Group) error {
+	if n.o.memory != nil { // virtual time stands still while somebody waits at a socket of the system
+		return nil
+	}
+	if n.o.Config.API.Socket == "" {
+		if err := n.o.Home.PrepareSocket(); err != nil {
+			return err
+		}
+	}
+	listener, err := api.Listen(n.Socket())
+	if err != nil {
+		return err
+	}
+	n.onRelease("socket", func() error { n.o.Home.RemoveSocket(); return nil })
+	group.Go(func() error { return n.api.Serve(ctx, listener) })
+	return nil
 }
 
 // hearBids answers the bids on the topics that this provider can serve.

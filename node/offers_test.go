@@ -122,7 +122,7 @@ func (l *liar) flood(r *nodetest.Peer, bid attest.Digest, b market.Bid) {
 	}
 	change(func(o *market.Offer) { o.Price = 0 })
 	change(func(o *market.Offer) { o.Price = 1 << 63 })
-	change(func(o *market.Offer) { o.FirmUntil = time.Now().Add(-time.Second).UnixMilli() })
+	change(func(o *market.Offer) { o.FirmUntil = time.Now().Add(-market.ClockTolerance - time.Minute).UnixMilli() })
 	change(func(o *market.Offer) { o.FirmUntil = time.Now().Add(time.Hour).UnixMilli() })
 	change(func(o *market.Offer) { o.Bid[0]++ })
 	change(func(o *market.Offer) { o.Provider = other.Key() })

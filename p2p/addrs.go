@@ -1,69 +1,141 @@
 package p2p
 
 import (
+	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
+
+	"github.com/lacuna-network/lacuna/market"
 )
 
 // bridges are how interfaces begin that only lead to containers and virtual machines of this computer.
 var bridges = []string{"docker", "br-", "veth", "virbr", "cni", "podman", "flannel", "vmnet"}
 
-// announced returns the function that picks which addresses other peers are told. On a public network no one else can
-// use loopback, link-local or container-bridge addresses, and whoever tries meets itself or a stranger.
-func (o *Options) announced() func([]ma.Multiaddr) []ma.Multiaddr {
-	var fixed []ma.Multiaddr
-	for _, s := range o.Announce {
-		if m, err := ma.NewMultiaddr(s); err == nil {
-			fixed = append(fixed, m)
-		}
-	}
-	if len(fixed) > 0 {
-		return func([]ma.Multiaddr) []ma.Multiaddr { return slices.Clone(fixed) }
-	}
-	if o.Testnet {
-		return func(addrs []ma.Multiaddr) []ma.Multiaddr { return addrs }
-	}
-	hidden := bridgeIPs()
-	return func(addrs []ma.Multiaddr) []ma.Multiaddr {
-		return slices.DeleteFunc(slices.Clone(addrs), func(m ma.Multiaddr) bool {
-			ip, err := manet.ToIP(m)
-			return local(m) || (err == nil && slices.ContainsFunc(hidden, ip.Equal))
-		})
-	}
+// standing is what decides which of the own addresses others are told.
+type standing struct {
+	everything bool           // all that there is: a test network, whose peers may share a computer
+	lan        bool           // private addresses too
+	fixed      []ma.Multiaddr // these instead of the own ones; none = the own ones
+	own        map[netip.Addr]bool
+	hidden     map[netip.Addr]bool // addresses of bridges
+	worked     map[string]bool     // addresses that others have dialled, as text
+	failed     map[string]bool     // addresses that others could not dial
+	relayed    []ma.Multiaddr      // circuit addresses
+	verdict    market.Reach
 }
 
-// bridgeIPs returns this computer's addresses on interfaces that lead nowhere else.
-func bridgeIPs() []net.IP {
-	var out []net.IP
-	interfaces, err := net.Interfaces()
-	if err != nil {
-		return nil // then such an address is told; it costs others a dial that fails
-	}
-	for _, i := range interfaces {
-		if !slices.ContainsFunc(bridges, func(prefix string) bool { return strings.HasPrefix(i.Name, prefix) }) {
-			continue
+// told returns which of addrs, and of the circuit addresses, others are told. On a public network nobody else can use
+// loopback, link-local, container-bridge and private addresses, and whoever tries meets itself or a stranger. Of public
+// ones, those on an own interface are told until they are known to fail. One that is only how others see this peer (a
+// router's mapping, or a port that is open towards one peer alone) is told once somebody has dialled it.
+func (s standing) told(addrs []ma.Multiaddr) []ma.Multiaddr {
+	var out []ma.Multiaddr
+	add := func(m ma.Multiaddr) {
+		if !slices.ContainsFunc(out, m.Equal) {
+			out = append(out, m)
 		}
+	}
+	switch {
+	case len(s.fixed) > 0:
+		for _, m := range s.fixed {
+			add(m)
+		}
+	default:
+		// What others see is not among addrs until many of them do.
+		for _, m := range slices.Concat(addrs, parseAll(slices.Sorted(maps.Keys(s.worked)))) {
+			if !circuit(m) && s.tell(m) {
+				add(m)
+			}
+		}
+	}
+	if s.verdict != market.ReachDirect {
+		for _, m := range s.relayed {
+			add(m)
+		}
+	}
+	return out
+}
+
+func (s standing) tell(m ma.Multiaddr) bool {
+	if s.everything {
+		return true
+	}
+	ip, ok := addrIP(m)
+	switch {
+	case local(m) || s.failed[m.String()] || (ok && s.hidden[ip]):
+		return false
+	case s.worked[m.String()]:
+		return true
+	case !manet.IsPublicAddr(m):
+		return s.lan
+	}
+	return ok && s.own[ip]
+}
+
+// addrIP returns the IP address that a multiaddr begins with.
+func addrIP(m ma.Multiaddr) (netip.Addr, bool) {
+	ip, err := manet.ToIP(m)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	a, ok := netip.AddrFromSlice(ip)
+	return a.Unmap(), ok
+}
+
+// interfaces returns the addresses of this computer, and those of interfaces that lead nowhere else. Where they cannot
+// be read, nothing counts as own or hidden: then an address is told once somebody has dialled it.
+func interfaces() (own, hidden map[netip.Addr]bool) {
+	own, hidden = make(map[netip.Addr]bool), make(map[netip.Addr]bool)
+	all, err := net.Interfaces()
+	if err != nil {
+		return own, hidden
+	}
+	for _, i := range all {
 		addrs, err := i.Addrs()
 		if err != nil {
 			continue
 		}
+		to := own
+		if slices.ContainsFunc(bridges, func(prefix string) bool { return strings.HasPrefix(i.Name, prefix) }) {
+			to = hidden
+		}
 		for _, a := range addrs {
 			if n, ok := a.(*net.IPNet); ok {
-				out = append(out, n.IP)
+				if ip, ok := netip.AddrFromSlice(n.IP); ok {
+					to[ip.Unmap()] = true
+				}
 			}
 		}
 	}
-	return out
+	return own, hidden
+}
+
+// circuit reports an address that leads through a relay.
+func circuit(m ma.Multiaddr) bool {
+	_, err := m.ValueForProtocol(ma.P_CIRCUIT)
+	return err == nil
 }
 
 // local reports an address that means another thing on each computer.
 func local(m ma.Multiaddr) bool {
 	ip, err := manet.ToIP(m)
 	return err == nil && (ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified() || ip.IsMulticast())
+}
+
+// parseAll parses the multiaddrs that [Options] has checked.
+func parseAll(addrs []string) []ma.Multiaddr {
+	var out []ma.Multiaddr
+	for _, s := range addrs {
+		if m, err := ma.NewMultiaddr(s); err == nil {
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 // dialable leaves out addresses that a stranger may name to make this peer knock at its own doors. On a test network

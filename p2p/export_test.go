@@ -2,10 +2,14 @@ package p2p
 
 import (
 	"io"
-	"net"
+	"net/netip"
+	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
 	ma "github.com/multiformats/go-multiaddr"
+
+	"github.com/lacuna-network/lacuna/attest"
+	"github.com/lacuna-network/lacuna/market"
 )
 
 // readOnly is a network stream that can only be read.
@@ -19,8 +23,126 @@ func (r readOnly) Read(p []byte) (int, error) { return r.Reader.Read(p) }
 // StreamFrom returns a stream that reads from r.
 func StreamFrom(r io.Reader) *Stream { return &Stream{s: readOnly{Reader: r}} }
 
-// Announced returns what a host with these options tells others when it has these addresses.
-func Announced(o Options, addrs []ma.Multiaddr) []ma.Multiaddr { return o.announced()(addrs) }
+// CertLook is how often a certificate's file is looked at.
+const CertLook = certLook
 
-// BridgeIPs returns the addresses of container bridges on this computer.
-func BridgeIPs() []net.IP { return bridgeIPs() }
+// Standing is what decides which addresses are told, with addresses as text.
+type Standing struct {
+	Everything, LAN             bool
+	Fixed, Own, Hidden, Relayed []string
+	Worked, Failed              []string
+	Verdict                     market.Reach
+}
+
+// Told returns which of addrs are told.
+func (s Standing) Told(addrs []string) []string {
+	ips := func(list []string) map[netip.Addr]bool {
+		m := make(map[netip.Addr]bool)
+		for _, a := range list {
+			m[netip.MustParseAddr(a)] = true
+		}
+		return m
+	}
+	set := func(list []string) map[string]bool {
+		m := make(map[string]bool)
+		for _, a := range list {
+			m[a] = true
+		}
+		return m
+	}
+	in := standing{
+		everything: s.Everything, lan: s.LAN, fixed: parseAll(s.Fixed), own: ips(s.Own), hidden: ips(s.Hidden),
+		worked: set(s.Worked), failed: set(s.Failed), relayed: parseAll(s.Relayed), verdict: s.Verdict,
+	}
+	return addrStrings(in.told(parseAll(addrs)))
+}
+
+// Finding is what a peer found about an own address.
+type Finding struct {
+	By attest.Key
+	At time.Time
+	OK bool
+}
+
+func (f Finding) inner() finding { return finding{f.By, f.At, f.OK} }
+
+// Evidence is what the verdict depends on.
+type Evidence struct {
+	Forced    market.Reach
+	LAN       bool
+	Own       []string
+	Found     map[string][]Finding
+	Inbound   Finding
+	Punched   Finding
+	Relays    []attest.Key
+	Met       time.Time
+	NobodyOwn bool
+}
+
+// Judge returns the verdict.
+func Judge(e Evidence, now time.Time) Reach {
+	in := evidence{
+		forced: e.Forced, lan: e.LAN, own: e.Own, records: make(map[string]record), inbound: e.Inbound.inner(),
+		punched: e.Punched.inner(), relays: e.Relays, met: e.Met, nobodyOwn: e.NobodyOwn,
+	}
+	for a, fs := range e.Found {
+		in.records[a] = records(fs)
+	}
+	return judge(in, now)
+}
+
+func records(fs []Finding) record {
+	var r record
+	for _, f := range fs {
+		r = r.add(f.inner())
+	}
+	return r
+}
+
+// Due returns when an address is asked about next.
+func Due(fs []Finding, now time.Time, servers int) time.Time { return records(fs).due(now, servers) }
+
+// Sightings remembers how others see this peer.
+type Sightings struct{ s sightings }
+
+// Note keeps what a peer sees; see sightings.note.
+func (s *Sightings) Note(listeners []string, local, seen string, by attest.Key, now time.Time) bool {
+	return s.s.note(parseAll(listeners), ma.StringCast(local), ma.StringCast(seen), PeerID(by), now)
+}
+
+// Addrs returns the own addresses that follow.
+func (s *Sightings) Addrs(now time.Time) []string { return addrStrings(s.s.addrs(now)) }
+
+// Budget counts relayed bytes.
+type Budget struct{ b budget }
+
+// NewBudget returns a budget of that many bytes a day.
+func NewBudget(perDay uint64) *Budget { return &Budget{budget{perDay: perDay}} }
+
+// Spend counts bytes and returns what is left.
+func (b *Budget) Spend(now time.Time, n uint64) uint64 {
+	b.b.spend(now, n)
+	return b.b.left(now)
+}
+
+// RTTs remembers round trips.
+type RTTs struct{ r rtts }
+
+// NewRTTs returns an empty memory.
+func NewRTTs() *RTTs {
+	var r RTTs
+	r.r.init()
+	return &r
+}
+
+// Note keeps a measurement.
+func (r *RTTs) Note(key attest.Key, d time.Duration, now time.Time) { r.r.note(key, d, now) }
+
+// Get returns the lowest of the recent ones.
+func (r *RTTs) Get(key attest.Key, now time.Time) (time.Duration, bool) {
+	d, _, ok := r.r.get(key, now)
+	return d, ok
+}
+
+// Len returns how many peers are remembered.
+func (r *RTTs) Len() int { return len(r.r.m) }

@@ -1,9 +1,11 @@
 package p2p
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,7 +36,7 @@ type Options struct {
 	Network  string             // 1 to 32 of a–z, 0–9 and -; a name that begins with "test" is a test network
 	Profile  Profile            // role; on a test network empty means Testnet, elsewhere Provider
 	Testnet  bool               // loopback addresses are used and told; always true on a test network
-	Listen   []string           // multiaddrs, tcp or udp/…/quic-v1; none = only dial out
+	Listen   []string           // multiaddrs of tcp, quic-v1, ws and tls/ws; or [ListenAuto] alone; none = only dial out
 	Announce []string           // multiaddrs to tell others instead of the own ones; none = the own ones
 	LAN      bool               // private addresses are told and dialled too; always true on a test network
 	Version  string             // of the software, for the user agent; empty = "dev"
@@ -44,6 +46,8 @@ type Options struct {
 	NetworkKey []byte
 	// TLS serves WSS addresses of Listen. nil = none may be listened on.
 	TLS *tls.Config
+	// TLSRoots are the certificates to trust when WSS is dialled. nil = the system's.
+	TLSRoots *x509.CertPool
 	// Relay says what this peer relays for others once it is directly reachable.
 	Relay RelayPolicy
 	// MDNS tells and finds peers on the local network.
@@ -73,6 +77,14 @@ type Host struct {
 	closed   bool
 	running  sync.WaitGroup // handlers and pings
 	services services
+	notes    []string // on how it listens; set by New
+	lan      bool     // private addresses are told and dialled
+
+	networkKey []byte // nil = none
+	rtts       rtts
+	paths      paths
+	gate       *gate
+	reach      *reacher // nil on a test network, where everybody reaches everybody
 }
 
 // New starts a host that listens on all of o.Listen. If one of these addresses cannot be bound, the error names it, and
@@ -82,33 +94,71 @@ func New(o Options) (*Host, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("start host: %w", err)
 	}
-	options, err := o.libp2p()
-	if err != nil {
-		return nil, fmt.Errorf("start host: %w", err)
-	}
-	inner, err := libp2p.New(options...)
-	if err != nil {
-		return nil, fmt.Errorf("start host: %w", err)
-	}
 	h := &Host{
-		host: inner, ping: &ping.PingService{Host: inner}, private: o.Key, network: o.Network, profile: o.Profile,
-		testnet: o.Testnet, log: o.Logger, key: attest.Key(o.Key.Public().(ed25519.PublicKey)),
+		private: o.Key, network: o.Network, profile: o.Profile, testnet: o.Testnet, log: o.Logger,
+		key: attest.Key(o.Key.Public().(ed25519.PublicKey)), gate: newGate(),
+		lan: o.LAN, networkKey: o.NetworkKey,
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.services.init()
-	if h.metrics, err = newMetrics(o.Registerer, func() float64 { return float64(len(inner.Network().Peers())) }); err != nil {
+	h.rtts.init()
+	h.paths.init()
+	if !o.Testnet || o.Reach != market.ReachUnknown {
+		h.reach = newReacher(&o)
+	}
+	if err := h.build(&o); err != nil {
+		return nil, fmt.Errorf("start host: %w", err)
+	}
+	if h.reach != nil {
+		if err := h.reach.start(h, &o); err != nil {
+			_ = h.Close()
+			return nil, fmt.Errorf("start host: %w", err)
+		}
+	}
+	if err := h.listen(&o); err != nil {
 		_ = h.Close()
 		return nil, fmt.Errorf("start host: %w", err)
 	}
-	inner.Network().Notify(&network.NotifyBundle{ConnectedF: h.connected})
-	for _, addr := range o.Listen {
-		if err := listen(inner, addr); err != nil {
-			_ = h.Close()
-			return nil, fmt.Errorf("listen on %s: %w", addr, err)
-		}
+	if h.reach != nil {
+		h.reach.watch()
+	}
+	if o.MDNS {
+		h.findNeighbours()
+	}
+	if h.begin() {
+		go func() { // ends with the host's context, which Close waits for
+			defer h.running.Done()
+			h.pingAll()
+		}()
 	}
 	return h, nil
 }
+
+// build makes the library's host, which listens nowhere yet.
+func (h *Host) build(o *Options) (err error) {
+	h.metrics = newMetrics(o.Registerer, func() float64 { return float64(len(h.host.Network().Peers())) })
+	options, err := o.libp2p(h)
+	if err != nil {
+		return err
+	}
+	if h.host, err = libp2p.New(options...); err != nil {
+		return err
+	}
+	if err := h.metrics.register(); err != nil {
+		_ = h.host.Close()
+		return err
+	}
+	h.ping = &ping.PingService{Host: h.host}
+	h.host.Network().Notify(&network.NotifyBundle{ConnectedF: h.connected, DisconnectedF: h.disconnected})
+	return nil
+}
+
+func (h *Host) connected(n network.Network, c network.Conn) {
+	h.paths.opened(n, c)
+	h.pingNew(c.RemotePeer())
+}
+
+func (h *Host) disconnected(_ network.Network, c network.Conn) { h.paths.closed(c) }
 
 // complete checks the options, reports all faults at once, and fills in what was left out.
 func (o *Options) complete() error {
@@ -130,11 +180,7 @@ func (o *Options) complete() error {
 	if _, ok := profiles[o.Profile]; !ok {
 		errs = append(errs, fmt.Errorf("profile %q: want hub, provider, light or testnet", o.Profile))
 	}
-	for _, addr := range slices.Concat(o.Listen, o.Announce) {
-		if _, err := ma.NewMultiaddr(addr); err != nil {
-			errs = append(errs, fmt.Errorf("address %q: want a multiaddr such as /ip4/0.0.0.0/tcp/4711", addr))
-		}
-	}
+	errs = append(errs, o.checkAddrs()...)
 	if o.Version == "" {
 		o.Version = "dev"
 	}
@@ -162,11 +208,12 @@ func (h *Host) Close() error {
 	h.closed = true
 	h.mu.Unlock()
 	h.cancel()
+	if h.reach != nil {
+		h.reach.close()
+	}
 	err := h.host.Close()
 	h.running.Wait()
-	if h.metrics != nil {
-		h.metrics.unregister()
-	}
+	h.metrics.unregister()
 	if err != nil {
 		return fmt.Errorf("close host: %w", err)
 	}
@@ -199,6 +246,9 @@ func (h *Host) Profile() Profile { return h.profile }
 // Testnet reports whether the host runs with the rules of a test network.
 func (h *Host) Testnet() bool { return h.testnet }
 
+// LAN reports whether private addresses are told and dialled too.
+func (h *Host) LAN() bool { return h.lan }
+
 // Libp2p returns the library's host, for the packages below p2p and for nobody else.
 func (h *Host) Libp2p() host.Host { return h.host }
 
@@ -213,14 +263,15 @@ func addrStrings(addrs []ma.Multiaddr) []string {
 	return out
 }
 
-// Connect makes sure that there is a connection to the peer, under one of addrs or those known already. The error wraps
-// [ErrUnreachable] if there is none, also when another peer answers at its addresses.
+// Connect makes sure that there is a connection to the peer, under one of addrs or those known already; one through a
+// relay will do, see [Host.Widen]. The error wraps [ErrUnreachable] if there is none, also when another peer answers at
+// its addresses; such an address is not tried again for five minutes.
 func (h *Host) Connect(ctx context.Context, key attest.Key, addrs []string) error {
 	id := PeerID(key)
 	if id == h.host.ID() {
 		return fmt.Errorf("connect to %s: %w: it is this peer itself", key.Short(), ErrUnreachable)
 	}
-	if h.host.Network().Connectedness(id) == network.Connected {
+	if h.Connected(key) {
 		return nil
 	}
 	// The library refuses to dial again for a while after a failure; a call is a decision to try now.
@@ -228,11 +279,12 @@ func (h *Host) Connect(ctx context.Context, key attest.Key, addrs []string) erro
 		s.Backoff().Clear(id)
 	}
 	info := peer.AddrInfo{ID: id, Addrs: h.dialable(parseAddrs(key, addrs))}
-	if err := h.host.Connect(ctx, info); err != nil {
+	if err := h.host.Connect(network.WithAllowLimitedConn(ctx, "connect"), info); err != nil {
+		h.gate.failed(id, err, time.Now())
 		if ctx.Err() != nil {
 			return fmt.Errorf("connect to %s: %w: %w", key.Short(), ErrUnreachable, ctx.Err())
 		}
-		return fmt.Errorf("connect to %s: %w: %w", key.Short(), ErrUnreachable, err)
+		return fmt.Errorf("connect to %s: %w: %w", key.Short(), ErrUnreachable, explainDial(err))
 	}
 	return nil
 }
@@ -240,16 +292,21 @@ func (h *Host) Connect(ctx context.Context, key attest.Key, addrs []string) erro
 // PeerInfo is a connected peer.
 type PeerInfo struct {
 	Key     attest.Key
-	Addr    string        // the other end of the connection; of an inbound one the port cannot be dialled
+	Addr    string        // the other end of the best connection; of an inbound one the port cannot be dialled
 	Addrs   []string      // where the peer says it can be reached
 	Inbound bool          // it dialled us
 	Since   time.Time     // when the connection was made
-	Latency time.Duration // round trip, smoothed; 0 = not measured yet
+	Latency time.Duration // round trip, see [Host.RTT]; 0 = not measured yet
+	Path    Path          // how that connection runs
 }
 
-// Connected reports whether this peer has a connection to that one.
+// Connected reports whether this peer has a connection to that one, straight or through a relay.
 func (h *Host) Connected(key attest.Key) bool {
-	return h.host.Network().Connectedness(PeerID(key)) == network.Connected
+	switch h.host.Network().Connectedness(PeerID(key)) {
+	case network.Connected, network.Limited:
+		return true
+	}
+	return false
 }
 
 // Peers returns the connected peers, in no order.
@@ -261,10 +318,12 @@ func (h *Host) Peers() []PeerInfo {
 		if err != nil || len(conns) == 0 {
 			continue
 		}
+		best := slices.MaxFunc(conns, func(a, b network.Conn) int { return cmp.Compare(h.pathOf(a), h.pathOf(b)) })
+		latency, _ := h.RTT(key)
 		out = append(out, PeerInfo{
-			Key: key, Addr: conns[0].RemoteMultiaddr().String(), Addrs: addrStrings(h.host.Peerstore().Addrs(id)),
-			Inbound: conns[0].Stat().Direction == network.DirInbound, Since: conns[0].Stat().Opened,
-			Latency: h.host.Peerstore().LatencyEWMA(id),
+			Key: key, Addr: best.RemoteMultiaddr().String(), Addrs: addrStrings(h.host.Peerstore().Addrs(id)),
+			Inbound: best.Stat().Direction == network.DirInbound, Since: best.Stat().Opened,
+			Latency: latency, Path: h.pathOf(best),
 		})
 	}
 	return out

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/libp2p/go-libp2p/core/peer"
-	ma "github.com/multiformats/go-multiaddr"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lacuna-network/lacuna/attest"
@@ -124,44 +122,6 @@ func TestManyPeersOnOneAddress(t *testing.T) {
 	}
 }
 
-func TestNewNamesDeadListener(t *testing.T) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	u, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer u.Close()
-	_, tcpPort, _ := net.SplitHostPort(l.Addr().String())
-	_, udpPort, _ := net.SplitHostPort(u.LocalAddr().String())
-	other := real(t, 200, p2p.Options{Listen: []string{tcpAny}})
-	for _, tt := range []struct {
-		name   string
-		listen []string
-		want   []string // in the error
-	}{
-		{"tcp busy", []string{quicAny, "/ip4/127.0.0.1/tcp/" + tcpPort}, []string{"127.0.0.1", "tcp", tcpPort, "in use"}},
-		{"udp busy", []string{tcpAny, "/ip4/127.0.0.1/udp/" + udpPort + "/quic-v1"}, []string{"127.0.0.1", "udp", udpPort, "in use"}},
-		{"another lacuna", []string{quicAny, other.Addrs()[0]}, []string{other.Addrs()[0], "in use"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			h, err := p2p.New(p2p.Options{Key: p2ptest.Key(201), Network: "test", Listen: tt.listen})
-			if err == nil {
-				h.Close()
-				t.Fatal("New succeeded")
-			}
-			for _, w := range tt.want {
-				if !strings.Contains(err.Error(), w) {
-					t.Errorf("error %q does not say %q", err, w)
-				}
-			}
-		})
-	}
-}
-
 func TestNewReportsAllFaults(t *testing.T) {
 	_, err := p2p.New(p2p.Options{Network: "Main Net", Profile: "boss", Listen: []string{"0.0.0.0:80"}})
 	if err == nil {
@@ -171,41 +131,6 @@ func TestNewReportsAllFaults(t *testing.T) {
 		if !strings.Contains(err.Error(), w) {
 			t.Errorf("error %q does not say %q", err, w)
 		}
-	}
-}
-
-func TestAnnounced(t *testing.T) {
-	addrs := []ma.Multiaddr{
-		ma.StringCast("/ip4/127.0.0.1/tcp/4101"), ma.StringCast("/ip4/192.168.77.5/tcp/4101"), ma.StringCast("/ip6/fe80::1/tcp/4101"),
-		ma.StringCast("/ip4/8.8.8.8/tcp/4101"), ma.StringCast("/ip6/::1/tcp/4101"),
-	}
-	want := []string{"/ip4/192.168.77.5/tcp/4101", "/ip4/8.8.8.8/tcp/4101"}
-	for _, ip := range p2p.BridgeIPs() {
-		if ip4 := ip.To4(); ip4 != nil {
-			addrs = append(addrs, ma.StringCast(fmt.Sprintf("/ip4/%s/tcp/4101", ip4)))
-		}
-	}
-	text := func(ms []ma.Multiaddr) []string {
-		var out []string
-		for _, m := range ms {
-			out = append(out, m.String())
-		}
-		return out
-	}
-	for _, tt := range []struct {
-		name string
-		o    p2p.Options
-		want []string
-	}{
-		{"public", p2p.Options{}, want},
-		{"announce setting", p2p.Options{Announce: []string{"/ip4/203.0.113.7/tcp/4101"}}, []string{"/ip4/203.0.113.7/tcp/4101"}},
-		{"test network", p2p.Options{Testnet: true}, text(addrs)},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, text(p2p.Announced(tt.o, addrs))); diff != "" {
-				t.Errorf("announced (-want +got):\n%s", diff)
-			}
-		})
 	}
 }
 
@@ -318,6 +243,8 @@ func TestHandleLimitsAndPanics(t *testing.T) {
 		}
 		want := map[string]float64{
 			"lacuna_p2p_peers": 1, "lacuna_p2p_handler_panics_total slow": 1, "lacuna_p2p_streams_total in slow": 5,
+			"lacuna_p2p_relay_bytes_total": 0, "lacuna_p2p_relay_circuits": 0, "lacuna_p2p_relay_reservations": 0,
+			"lacuna_p2p_relay_requests_total":                 0,
 			"lacuna_p2p_streams_refused_total slow peer_busy": 1, "lacuna_p2p_streams_refused_total slow rate": 1,
 		}
 		if diff := cmp.Diff(want, gather(t, reg)); diff != "" {

@@ -1,29 +1,24 @@
 package p2p
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/base32"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/libp2p/go-libp2p/core/network"
 	ma "github.com/multiformats/go-multiaddr"
-	manet "github.com/multiformats/go-multiaddr/net"
 
 	"github.com/lacuna-network/lacuna/attest"
 )
 
 const (
 	invitePrefix   = "lacuna1"
-	inviteSum      = 4               // bytes of the checksum; a mistyped line passes once in 2^32
-	maxInvitePeers = 5               // a network outlives the loss of four
-	maxInviteAddrs = 4               // of one peer; keeps the line below 1,000 characters
-	maxInviteLine  = 4096            // characters
-	invitePing     = 2 * time.Second // for a peer to show that it is worth inviting to
+	inviteSum      = 4    // bytes of the checksum; a mistyped line passes once in 2^32
+	maxInvitePeers = 5    // a network outlives the loss of four
+	maxInviteAddrs = 4    // of one peer; keeps the line below 1,000 characters
+	maxInviteLine  = 4096 // characters
 )
 
 // ErrInvite means that a line is no invite, or not a whole one.
@@ -38,8 +33,9 @@ func mustEncoding(alphabet string) *base32.Encoding {
 
 // Invite says how to join a network.
 type Invite struct {
-	Network string
-	Peers   []InvitePeer // 1 to 5; who made the invite comes first
+	Network    string
+	Peers      []InvitePeer // 1 to 5; who made the invite comes first, if it can be dialled
+	NetworkKey []byte       // of a private network, 32 bytes: whoever reads the line is in; nil = none is wanted, or it comes another way
 }
 
 // InvitePeer is a peer to join through.
@@ -48,9 +44,11 @@ type InvitePeer struct {
 	Addrs []string // multiaddrs without /p2p, 1 to 4
 }
 
+// A reader of before the key refuses an invite that has one, since it knows all keys of the map or none.
 type inviteWire struct {
-	Network string           `cbor:"1,keyasint"`
-	Peers   []invitePeerWire `cbor:"2,keyasint"`
+	Network    string           `cbor:"1,keyasint"`
+	Peers      []invitePeerWire `cbor:"2,keyasint"`
+	NetworkKey []byte           `cbor:"3,keyasint,omitempty"`
 }
 
 type invitePeerWire struct {
@@ -71,6 +69,9 @@ func (w inviteWire) Validate() error {
 			return fmt.Errorf("peer %s has %d addresses, want 1 to %d", p.Key.Short(), len(p.Addrs), maxInviteAddrs)
 		}
 	}
+	if n := len(w.NetworkKey); w.NetworkKey != nil && n != networkKeySize {
+		return fmt.Errorf("has a network key of %d bytes, want %d", n, networkKeySize)
+	}
 	return nil
 }
 
@@ -85,7 +86,7 @@ func (i Invite) String() string {
 }
 
 func (i Invite) encode() (string, error) {
-	w := inviteWire{Network: i.Network}
+	w := inviteWire{Network: i.Network, NetworkKey: i.NetworkKey}
 	for _, p := range i.Peers {
 		wp := invitePeerWire{Key: p.Key}
 		for _, a := range p.Addrs {
@@ -138,7 +139,7 @@ func ParseInvite(s string) (Invite, error) {
 }
 
 func (w inviteWire) invite() (Invite, error) {
-	i := Invite{Network: w.Network}
+	i := Invite{Network: w.Network, NetworkKey: w.NetworkKey}
 	for _, wp := range w.Peers {
 		p := InvitePeer{Key: wp.Key}
 		for _, raw := range wp.Addrs {
@@ -151,72 +152,4 @@ func (w inviteWire) invite() (Invite, error) {
 		i.Peers = append(i.Peers, p)
 	}
 	return i, nil
-}
-
-// Invite returns one line that lets others join: this peer and up to four connected ones that answer a ping, from as
-// many address ranges as there are, so that no single line or operator is needed later. It fails if nobody, this peer
-// included, has an address.
-func (h *Host) Invite(ctx context.Context) (string, error) {
-	i := Invite{Network: h.network}
-	ranges := make(map[string]bool)
-	if addrs := h.host.Addrs(); len(addrs) > 0 {
-		i.Peers = append(i.Peers, InvitePeer{Key: h.key, Addrs: inviteAddrs(addrs)})
-		ranges[addrRange(addrs)] = true
-	}
-	var fresh, again []InvitePeer
-	for _, id := range h.host.Network().Peers() {
-		key, err := KeyOf(id)
-		addrs := h.dialable(h.host.Peerstore().Addrs(id))
-		if err != nil || len(addrs) == 0 || h.host.Network().Connectedness(id) != network.Connected {
-			continue
-		}
-		p := InvitePeer{Key: key, Addrs: inviteAddrs(addrs)}
-		if r := addrRange(addrs); ranges[r] {
-			again = append(again, p)
-		} else {
-			ranges[r] = true
-			fresh = append(fresh, p)
-		}
-	}
-	for _, p := range append(fresh, again...) {
-		if len(i.Peers) == maxInvitePeers || ctx.Err() != nil {
-			break
-		}
-		ping, cancel := context.WithTimeout(ctx, invitePing)
-		if _, err := h.pingOnce(ping, PeerID(p.Key)); err == nil {
-			i.Peers = append(i.Peers, p)
-		}
-		cancel()
-	}
-	if len(i.Peers) == 0 {
-		return "", errors.New("write invite: this peer listens on no address and is connected to nobody")
-	}
-	return i.encode()
-}
-
-// inviteAddrs picks the addresses that help most: public ones first.
-func inviteAddrs(addrs []ma.Multiaddr) []string {
-	addrs = slices.Clone(addrs)
-	slices.SortStableFunc(addrs, func(a, b ma.Multiaddr) int {
-		switch pa, pb := manet.IsPublicAddr(a), manet.IsPublicAddr(b); {
-		case pa && !pb:
-			return -1
-		case pb && !pa:
-			return 1
-		}
-		return 0
-	})
-	return addrStrings(addrs[:min(len(addrs), maxInviteAddrs)])
-}
-
-// addrRange names the network that a peer's first address lies in: its IPv4 /16 or IPv6 /32.
-func addrRange(addrs []ma.Multiaddr) string {
-	ip, err := manet.ToIP(addrs[0])
-	if err != nil {
-		return addrs[0].String()
-	}
-	if v4 := ip.To4(); v4 != nil {
-		return string(v4[:2])
-	}
-	return string(ip[:4])
 }

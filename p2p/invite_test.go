@@ -1,7 +1,10 @@
 package p2p_test
 
 import (
+	"bytes"
 	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base32"
 	"errors"
 	"strings"
 	"testing"
@@ -9,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	ma "github.com/multiformats/go-multiaddr"
 
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/p2p"
@@ -32,7 +36,7 @@ func TestInviteJoins(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		net.Mute(net.Host(1), true) // connected, as far as anybody knows
-		line, err := h.Invite(t.Context())
+		line, err := h.Invite(t.Context(), p2p.InviteOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +63,7 @@ func TestInviteJoins(t *testing.T) {
 
 func TestInviteWithoutAddress(t *testing.T) {
 	h := real(t, 500, p2p.Options{})
-	if line, err := h.Invite(t.Context()); err == nil {
+	if line, err := h.Invite(t.Context(), p2p.InviteOptions{}); err == nil {
 		t.Errorf("Invite() = %s, from a peer that nobody can reach", line)
 	}
 }
@@ -103,9 +107,158 @@ func TestParseInvite(t *testing.T) {
 	}
 }
 
+func TestInviteCarriesTheKey(t *testing.T) {
+	key := bytes.Repeat([]byte{5}, 32)
+	h := real(t, 510, p2p.Options{NetworkKey: key, Listen: []string{tcpAny}})
+	for _, tt := range []struct {
+		name string
+		o    p2p.InviteOptions
+		want []byte
+	}{
+		{"with", p2p.InviteOptions{}, key},
+		{"without", p2p.InviteOptions{WithoutKey: true}, nil},
+	} {
+		line, err := h.Invite(t.Context(), tt.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i, err := p2p.ParseInvite(line)
+		if err != nil || !bytes.Equal(i.NetworkKey, tt.want) {
+			t.Fatalf("%s: key %x, %v, want %x", tt.name, i.NetworkKey, err, tt.want)
+		}
+		if tt.want == nil {
+			continue
+		}
+		guest := real(t, 511, p2p.Options{NetworkKey: i.NetworkKey})
+		if err := guest.Connect(t.Context(), i.Peers[0].Key, i.Peers[0].Addrs); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// line writes an invite of any content.
+func line(t *testing.T, content any) string {
+	t.Helper()
+	b, err := attest.Marshal(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(b)
+	return "lacuna1" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(append(b, sum[:4]...)))
+}
+
+func TestParseInviteOfOtherContent(t *testing.T) {
+	type peer struct {
+		Key   attest.Key `cbor:"1,keyasint"`
+		Addrs [][]byte   `cbor:"2,keyasint"`
+	}
+	type invite struct {
+		Network string `cbor:"1,keyasint"`
+		Peers   []peer `cbor:"2,keyasint"`
+		Key     []byte `cbor:"3,keyasint,omitempty"`
+		More    uint64 `cbor:"9,keyasint,omitempty"`
+	}
+	p := peer{Key: attest.Key{1}, Addrs: [][]byte{ma.StringCast("/ip4/192.0.2.1/tcp/4711").Bytes()}}
+	for _, tt := range []struct {
+		name string
+		in   invite
+		says string // "" = parses
+	}{
+		{"whole", invite{Network: "test", Peers: []peer{p}}, ""},
+		{"with a key", invite{Network: "test", Peers: []peer{p}, Key: make([]byte, 32)}, ""},
+		{"short key", invite{Network: "test", Peers: []peer{p}, Key: make([]byte, 31)}, "network key of 31 bytes"},
+		{"field of a later version", invite{Network: "test", Peers: []peer{p}, More: 1}, "this version cannot read it"},
+		{"no peers", invite{Network: "test"}, "0 peers"},
+		{"six peers", invite{Network: "test", Peers: []peer{p, p, p, p, p, p}}, "6 peers"},
+		{"another's network name", invite{Network: "Test!", Peers: []peer{p}}, "want 1 to 32"},
+		{"no address", invite{Network: "test", Peers: []peer{{Key: p.Key}}}, "0 addresses"},
+		{"an address of a later version", invite{Network: "test", Peers: []peer{{Key: p.Key, Addrs: [][]byte{{0xff, 0xff, 1}}}}}, "cannot read an address"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := p2p.ParseInvite(line(t, tt.in))
+			if tt.says == "" {
+				if err != nil || !bytes.Equal(got.NetworkKey, tt.in.Key) {
+					t.Errorf("ParseInvite = %+v, %v", got, err)
+				}
+				return
+			}
+			if !errors.Is(err, p2p.ErrInvite) || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("ParseInvite = %v, want ErrInvite that says %q", err, tt.says)
+			}
+		})
+	}
+}
+
+func TestInviteAddrs(t *testing.T) {
+	const (
+		quic4, tcp4 = "/ip4/203.0.114.7/udp/4711/quic-v1", "/ip4/203.0.114.7/tcp/4711"
+		quic6, tcp6 = "/ip6/2a00::7/udp/4711/quic-v1", "/ip6/2a00::7/tcp/4711"
+		wss         = "/dns4/hub.example.org/tcp/443/tls/ws"
+		lan, lan2   = "/ip4/192.168.77.5/tcp/4711", "/ip4/192.168.77.5/udp/4711/quic-v1"
+		relayed     = tcp4 + "/p2p/12D3KooWEyoppNCUx8Yx66oV9fJnriXwCcXwDDUA2kj6vnc6iDEp/p2p-circuit"
+	)
+	for _, tt := range []struct {
+		name    string
+		in      []string
+		lan     bool
+		want    []string
+		relayed bool
+	}{
+		{"public first", []string{lan, lan2, tcp4, quic4}, true, []string{tcp4, quic4, lan, lan2}, false},
+		{"at most four, one of each kind first", []string{quic4, quic6, tcp4, tcp6, wss}, true, []string{quic4, tcp4, wss, quic6}, false},
+		{"no private ones on a public network", []string{lan, tcp4, lan2}, false, []string{tcp4}, false},
+		{"nothing but private", []string{lan, lan2}, false, nil, false},
+		{"no relay beside others", []string{relayed, tcp4}, false, []string{tcp4}, false},
+		{"relays alone", []string{relayed, lan}, false, []string{relayed}, true},
+		{"none", nil, true, nil, false},
+	} {
+		got, isRelayed := p2p.InviteAddrs(tt.in, tt.lan)
+		if len(got) == 0 {
+			got = nil
+		}
+		if d := cmp.Diff(tt.want, got); d != "" || isRelayed != tt.relayed {
+			t.Errorf("%s: relayed %v, want %v; addresses (-want +got):\n%s", tt.name, isRelayed, tt.relayed, d)
+		}
+	}
+}
+
+func TestInviteSpreads(t *testing.T) {
+	const direct, claimed, relayed = 0, 1, 2
+	for _, tt := range []struct {
+		name string
+		in   []p2p.Sponsor
+		want []int
+	}{
+		{"other ranges first", []p2p.Sponsor{{direct, "own"}, {direct, "a"}, {direct, "a"}, {direct, "b"}}, []int{1, 3, 0, 2}},
+		{"direct before all", []p2p.Sponsor{{relayed, "a"}, {claimed, "b"}, {direct, "own"}}, []int{2, 1, 0}},
+		{"a range that a better one took", []p2p.Sponsor{{claimed, "a"}, {claimed, "c"}, {direct, "a"}}, []int{2, 1, 0}},
+	} {
+		if d := cmp.Diff(tt.want, p2p.Spread(tt.in, "own")); d != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, d)
+		}
+	}
+	for _, tt := range []struct {
+		name, a, b string
+		same       bool
+	}{
+		{"IPv4 of one /16", "/ip4/203.0.1.1/tcp/1", "/ip4/203.0.250.1/udp/2/quic-v1", true},
+		{"IPv4 of two", "/ip4/203.0.1.1/tcp/1", "/ip4/203.1.1.1/tcp/1", false},
+		{"IPv6 of one /32", "/ip6/2a00:1:2::/tcp/1", "/ip6/2a00:1:ffff::/tcp/1", true},
+		{"IPv6 of two", "/ip6/2a00:1::/tcp/1", "/ip6/2a00:2::/tcp/1", false},
+		{"one name", "/dns4/a.example/tcp/1", "/dns4/a.example/tcp/443/tls/ws", true},
+	} {
+		if a, b := p2p.AddrRange(tt.a), p2p.AddrRange(tt.b); (a == b) != tt.same {
+			t.Errorf("%s: ranges %q and %q", tt.name, a, b)
+		}
+	}
+}
+
 func FuzzParseInvite(f *testing.F) {
 	f.Add(sampleInvite().String())
 	f.Add("lacuna1aaaa")
+	private := sampleInvite()
+	private.NetworkKey = bytes.Repeat([]byte{5}, 32)
+	f.Add(private.String())
 	f.Fuzz(func(t *testing.T, in string) {
 		i, err := p2p.ParseInvite(in)
 		if err != nil {

@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/libp2p/go-libp2p/core/network"
-	"github.com/libp2p/go-libp2p/core/peer"
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
 
@@ -112,46 +110,4 @@ func allRefuse(ctx context.Context, addrs []ma.Multiaddr) bool {
 		all = <-results && all
 	}
 	return all
-}
-
-// pingOnce returns the round trip to a connected peer and notes it in the peerstore.
-func (h *Host) pingOnce(ctx context.Context, id peer.ID) (time.Duration, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	r, ok := <-h.ping.Ping(network.WithNoDial(ctx, "ping"), id)
-	if !ok {
-		return 0, context.Cause(ctx)
-	}
-	return r.RTT, r.Error
-}
-
-// connected measures the latency of a new peer, once; [Host.MedianRTT] lives on it.
-func (h *Host) connected(_ network.Network, c network.Conn) {
-	id := c.RemotePeer()
-	if h.host.Peerstore().LatencyEWMA(id) > 0 || !h.begin() {
-		return
-	}
-	go func() { // ends with the host's context, which Close waits for
-		defer h.running.Done()
-		ctx, cancel := context.WithTimeout(h.ctx, pingTimeout)
-		defer cancel()
-		if _, err := h.pingOnce(ctx, id); err != nil {
-			h.log.Debug("ping of new peer without answer", "peer", id.String(), "err", err)
-		}
-	}()
-}
-
-// MedianRTT returns the median round trip to the connected peers whose latency is known, and false if there are none.
-func (h *Host) MedianRTT() (time.Duration, bool) {
-	var all []time.Duration
-	for _, id := range h.host.Network().Peers() {
-		if d := h.host.Peerstore().LatencyEWMA(id); d > 0 {
-			all = append(all, d)
-		}
-	}
-	if len(all) == 0 {
-		return 0, false
-	}
-	slices.Sort(all)
-	return all[len(all)/2], true
 }

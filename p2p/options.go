@@ -3,35 +3,49 @@ package p2p
 import (
 	"github.com/libp2p/go-libp2p"
 	"github.com/libp2p/go-libp2p/core/crypto"
+	"github.com/libp2p/go-libp2p/p2p/protocol/holepunch"
+
+	"github.com/lacuna-network/lacuna/market"
 )
 
 // libp2p returns the options of the library.
-func (o *Options) libp2p() ([]libp2p.Option, error) {
+func (o *Options) libp2p(h *Host) ([]libp2p.Option, error) {
 	key, err := crypto.UnmarshalEd25519PrivateKey(o.Key)
 	if err != nil {
 		return nil, err
 	}
-	options, err := o.Profile.limits(o.Testnet)
+	options, err := o.Profile.limits(o.Testnet, h.metrics)
 	if err != nil {
 		return nil, err
 	}
 	options = append(options,
 		libp2p.Identity(key), libp2p.UserAgent(agent(o.Version)), libp2p.ProtocolVersion("lacuna/1"),
-		libp2p.DisableMetrics(), libp2p.DisableRelay(), libp2p.WithDialTimeout(dialTimeout), libp2p.AddrsFactory(o.announced()))
+		libp2p.DisableMetrics(), libp2p.WithDialTimeout(dialTimeout), libp2p.ConnectionGater(h.gate),
+		// After a hundred dials that failed, as in an hour without a network, the library would believe that UDP or IPv6
+		// is blocked here and try it once in a hundred times from then on.
+		libp2p.UDPBlackHoleSuccessCounter(nil), libp2p.IPv6BlackHoleSuccessCounter(nil))
+	options = append(options, o.reaching(h)...)
 	options = append(options, o.transports()...)
-	return append(append(options, o.reaching()...), o.Libp2p...), nil
+	return append(options, o.Libp2p...), nil
 }
 
-// reaching returns how this peer finds out whether others can reach it, and what helps them to.
-func (o *Options) reaching() []libp2p.Option {
-	switch {
-	case o.Testnet:
+// reaching returns what helps others to reach this peer, and it to reach them.
+func (o *Options) reaching(h *Host) []libp2p.Option {
+	if h.reach == nil {
 		// Peers of one machine learn nothing from being told how others see them, and it stalls virtual time.
-		return []libp2p.Option{libp2p.DisableIdentifyAddressDiscovery(), libp2p.ForceReachabilityPublic()}
-	case o.Profile == Hub:
-		// A hub that has dialled little yet must not conclude that UDP or IPv6 is blocked, or it refuses to help
-		// others find out whether they can be reached.
-		return []libp2p.Option{libp2p.EnableAutoNATv2(), libp2p.UDPBlackHoleSuccessCounter(nil), libp2p.IPv6BlackHoleSuccessCounter(nil)}
+		options := []libp2p.Option{libp2p.DisableRelay(), libp2p.DisableIdentifyAddressDiscovery(), libp2p.ForceReachabilityPublic()}
+		if len(o.Announce) > 0 {
+			options = append(options, libp2p.AddrsFactory(standing{fixed: parseAll(o.Announce), verdict: market.ReachDirect}.told))
+		}
+		return options
 	}
-	return []libp2p.Option{libp2p.EnableAutoNATv2(), libp2p.NATPortMap()}
+	punch := &puncher{lan: o.LAN, seen: h.reach.seen, won: h.reach.punched}
+	options := []libp2p.Option{
+		libp2p.EnableRelay(), libp2p.AddrsFactory(h.reach.told),
+		libp2p.EnableHolePunching(holepunch.DirectDialTimeout(punchDial), holepunch.WithTracer(punch), holepunch.WithAddrFilter(punch)),
+	}
+	if o.Reach != market.ReachUnknown {
+		return append(options, libp2p.DisableIdentifyAddressDiscovery()) // as above
+	}
+	return append(options, libp2p.NATPortMap())
 }

@@ -13,7 +13,7 @@
 //
 // An invite is one line:
 //
-//	"lacuna1" base32(lower case, no padding; CBOR{1: network, 2: [[1: key, 2: [multiaddr bytes]]]} ‖ SHA-256(CBOR)[:4])
+//	"lacuna1" base32(lower case, no padding; CBOR{1: network, 2: [[1: key, 2: [multiaddr bytes]]], 3: network key} ‖ SHA-256(CBOR)[:4])
 //
 // The package knows no asks, bids or leases: those protocols live below it, in p2p/find, p2p/bids, p2p/deal and so on.
 // Peers are named by [attest.Key] everywhere; libp2p's peer.ID does not leave this folder. It is used by node. All of it

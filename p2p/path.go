@@ -1,10 +1,12 @@
 package p2p
 
 import (
-	"context"
 	"errors"
+	"sync"
+	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/p2p/protocol/circuitv2/client"
 
 	"github.com/lacuna-network/lacuna/attest"
 )
@@ -34,21 +36,84 @@ func (p Path) Bulk() bool { return p >= PathRelayed }
 
 // Path returns how the best connection to the peer runs now.
 func (h *Host) Path(key attest.Key) Path {
-	switch h.host.Network().Connectedness(PeerID(key)) {
-	case network.Connected:
-		return PathDirect
-	case network.Limited:
-		return PathLimited
+	best := PathNone
+	for _, c := range h.host.Network().ConnsToPeer(PeerID(key)) {
+		best = max(best, h.pathOf(c))
 	}
-	return PathNone
+	return best
 }
 
-// Widen makes sure that bulk data can flow to the peer: it connects, and where that gives a limited relay only, it waits
-// for a hole punch or another path until ctx ends. It returns the best path there is; the error wraps [ErrLimited] or
-// [ErrUnreachable] if that does not carry bulk data.
-func (h *Host) Widen(ctx context.Context, key attest.Key, addrs []string) (Path, error) {
-	if err := h.Connect(ctx, key, addrs); err != nil {
-		return PathNone, err
+// pathOf returns how one connection runs.
+func (h *Host) pathOf(c network.Conn) Path {
+	stat := c.Stat()
+	switch {
+	case c.IsClosed():
+		return PathNone
+	case circuit(c.RemoteMultiaddr()):
+		if carriesBulk(stat.Stats, time.Now()) {
+			return PathRelayed
+		}
+		return PathLimited
+	case h.paths.punched(c):
+		return PathPunched
 	}
-	return h.Path(key), nil
+	return PathDirect
+}
+
+// carriesBulk reports whether a circuit is allowed enough data for a job, and time that is still left. Both ends know
+// the relay's limits.
+func carriesBulk(s network.Stats, now time.Time) bool {
+	if !s.Limited {
+		return true
+	}
+	data, _ := s.Extra[client.StatLimitData].(uint64)
+	life, _ := s.Extra[client.StatLimitDuration].(time.Duration)
+	// On the wire 0 would be "no limit", but such a relay states no limit at all.
+	return data >= bulkData && life-now.Sub(s.Opened) >= bulkTime
+}
+
+// paths remembers which connections a relay has introduced, and tells of new ones.
+type paths struct {
+	mu     sync.Mutex
+	marked map[string]bool // by connection
+	next   chan struct{}   // closed at the next new connection
+}
+
+func (p *paths) init() { p.marked, p.next = make(map[string]bool), make(chan struct{}) }
+
+// opened notes a new connection. A straight one that is made while a relayed one is there was punched, or dialled back by
+// the side behind the relay.
+func (p *paths) opened(n network.Network, c network.Conn) {
+	introduced := false
+	if !circuit(c.RemoteMultiaddr()) {
+		for _, o := range n.ConnsToPeer(c.RemotePeer()) {
+			introduced = introduced || circuit(o.RemoteMultiaddr())
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if introduced {
+		p.marked[c.ID()] = true
+	}
+	close(p.next)
+	p.next = make(chan struct{})
+}
+
+func (p *paths) closed(c network.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.marked, c.ID())
+}
+
+func (p *paths) punched(c network.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.marked[c.ID()]
+}
+
+// wait returns a channel that is closed at the next new connection to anyone.
+func (p *paths) wait() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.next
 }

@@ -38,12 +38,13 @@ type numbers struct {
 //   - Marks: a high mark below what the DHT needs makes trim and redial thrash (operations took 20 times the CPU with
 //     10/16 among 50 peers). A light client needs its hubs and the peers of its auctions; a hub holds a region.
 //   - Per IP: libp2p allows 8 connections per address and one new one per 5 s. A rack behind one NAT is more than that,
-//     and all connections through one relay count as the relay's address (measured: 7 of 40 offers got through).
+//     and all connections through one relay count as the relay's address (measured: 7 of 40 offers got through). A peer
+//     behind a router gets as many as a relay has circuits for it; a hub sees relays less.
 //   - Testnet: every peer has the same address, so nothing is limited by address.
 var profiles = map[Profile]numbers{
 	Hub:      {low: 800, high: 2000, grace: 60 * time.Second, perIP: 64, rps: 5, burst: 128},
-	Provider: {low: 80, high: 160, grace: 30 * time.Second, perIP: 64, rps: 5, burst: 128},
-	Light:    {low: 30, high: 60, grace: 30 * time.Second, perIP: 64, rps: 5, burst: 128},
+	Provider: {low: 80, high: 160, grace: 30 * time.Second, perIP: 160, rps: 5, burst: 160},
+	Light:    {low: 30, high: 60, grace: 30 * time.Second, perIP: 160, rps: 5, burst: 160},
 	Testnet:  {low: 24, high: 96, grace: 5 * time.Second},
 }
 
@@ -57,7 +58,7 @@ const (
 
 // limits returns the options for connections and resources. A test network gets no resource manager, whatever the role:
 // its peers share one address and one machine, and the limits per protocol hold there as everywhere.
-func (p Profile) limits(testnet bool) ([]libp2p.Option, error) {
+func (p Profile) limits(testnet bool, m *metrics) ([]libp2p.Option, error) {
 	n := profiles[p]
 	cm, err := connmgr.NewConnManager(n.low, n.high, connmgr.WithGracePeriod(n.grace))
 	if err != nil {
@@ -81,7 +82,7 @@ func (p Profile) limits(testnet bool) ([]libp2p.Option, error) {
 		return []rate.SubnetLimit{{PrefixLength: bits, Limit: rate.Limit{RPS: n.rps, Burst: n.burst}}}
 	}
 	rm, err := rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(scaling.AutoScale()),
-		rcmgr.WithMetricsDisabled(),
+		rcmgr.WithMetricsDisabled(), rcmgr.WithMetrics(blocked{m}),
 		rcmgr.WithLimitPerSubnet(perIP(32), perIP(56)),
 		rcmgr.WithConnRateLimiters(&rate.Limiter{
 			NetworkPrefixLimits: []rate.PrefixLimit{ // without a limit: peers on this machine
@@ -94,7 +95,7 @@ func (p Profile) limits(testnet bool) ([]libp2p.Option, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(options, libp2p.ResourceManager(rm)), nil
+	return append(options, libp2p.ResourceManager(counted{rm, m})), nil
 }
 
 // agent returns the user agent that identify tells other peers.

@@ -113,6 +113,11 @@ func (h *Host) Handle(p Protocol, f func(ctx context.Context, s *Stream)) {
 			h.metrics.refused.WithLabelValues(p.Name, "key").Inc()
 			return
 		}
+		if p.Bulk && !h.pathOf(s.Conn()).Bulk() {
+			_ = s.Reset()
+			h.metrics.refused.WithLabelValues(p.Name, "limited").Inc()
+			return
+		}
 		if reason := h.services.admit(id, p, key); reason != "" {
 			_ = s.Reset()
 			h.metrics.refused.WithLabelValues(p.Name, reason).Inc()
@@ -144,10 +149,19 @@ func (h *Host) serve(p Protocol, key attest.Key, s network.Stream, f func(ctx co
 func (h *Host) Unhandle(p Protocol) { h.host.RemoveStreamHandler(p.id(h.network)) }
 
 // Open opens a stream to the peer and dials it if needed, under addrs or the addresses known already. The stream's
-// deadline is p.Timeout from now, or ctx's if that comes first; ctx itself bounds only the opening. The error wraps
-// [ErrUnreachable] or [ErrProtocol]. A peer may still refuse afterwards: only a frame from it shows that it has taken
-// the stream.
+// deadline is p.Timeout from when there is a path, or ctx's if that comes first; ctx itself bounds only the opening. A
+// bulk protocol waits 12 s for a path that carries it, see [Host.Widen]. The error wraps [ErrUnreachable],
+// [ErrProtocol] or [ErrLimited]. A peer may still refuse afterwards: only a frame from it shows that it has taken the
+// stream.
 func (h *Host) Open(ctx context.Context, key attest.Key, addrs []string, p Protocol) (*Stream, error) {
+	if p.Bulk {
+		paving, cancel := context.WithTimeout(ctx, openWiden)
+		_, err := h.Widen(paving, key, addrs)
+		cancel()
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", p.Name, err)
+		}
+	}
 	deadline := time.Now().Add(p.Timeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
@@ -157,11 +171,13 @@ func (h *Host) Open(ctx context.Context, key attest.Key, addrs []string, p Proto
 	if err := h.Connect(dial, key, addrs); err != nil {
 		return nil, fmt.Errorf("open %s: %w", p.Name, err)
 	}
-	s, err := h.host.NewStream(dial, PeerID(key), p.id(h.network))
+	s, err := h.openOn(dial, PeerID(key), p)
+	if errors.Is(err, ErrLimited) {
+		return nil, fmt.Errorf("open %s: %w", p.Name, err)
+	}
 	if err != nil {
-		id := PeerID(key)
-		spoken, unknown := h.host.Peerstore().SupportsProtocols(id, p.id(h.network))
-		if unknown == nil && len(spoken) == 0 && dial.Err() == nil && h.host.Network().Connectedness(id) == network.Connected {
+		spoken, unknown := h.host.Peerstore().SupportsProtocols(PeerID(key), p.id(h.network))
+		if unknown == nil && len(spoken) == 0 && dial.Err() == nil && h.Connected(key) {
 			return nil, fmt.Errorf("open %s: %w", p.Name, h.explain(key, p))
 		}
 		return nil, fmt.Errorf("open %s: %w: %w", p.Name, ErrUnreachable, err)

@@ -31,14 +31,24 @@ const (
 
 // Reach returns the verdict of now.
 func (h *Host) Reach() Reach {
-	if h.testnet {
+	if h.reach == nil {
 		return Reach{Verdict: market.ReachDirect}
 	}
-	return Reach{}
+	return h.reach.now()
 }
 
 // ReachChanged returns a channel that is closed when the verdict changes next.
-func (h *Host) ReachChanged() <-chan struct{} { return make(chan struct{}) }
+func (h *Host) ReachChanged() <-chan struct{} {
+	if h.reach == nil {
+		return make(chan struct{}) // a test network has one verdict for good
+	}
+	return h.reach.changed()
+}
 
-// Recheck forgets what was found and looks again, as after a change of networks or a sleep.
-func (h *Host) Recheck() {}
+// Recheck forgets what was found and looks again, as after a change of networks or a sleep. The last verdict stands
+// until there is a new one.
+func (h *Host) Recheck() {
+	if h.reach != nil {
+		h.reach.recheck()
+	}
+}

@@ -29,6 +29,9 @@ type Stream struct {
 // Peer returns the key of the other side, as proved by the connection's handshake.
 func (s *Stream) Peer() attest.Key { return s.peer }
 
+// RemoteAddr returns the other end of the stream's connection as a multiaddr; through a relay, the relay's.
+func (s *Stream) RemoteAddr() string { return s.s.Conn().RemoteMultiaddr().String() }
+
 // Read reads raw bytes.
 func (s *Stream) Read(p []byte) (int, error) { return s.s.Read(p) }
 
@@ -67,10 +70,17 @@ func (s *Stream) Send(v any) error {
 
 // Recv reads one frame into v, a pointer to a zero value. It returns [io.EOF] if the other side closed the stream
 // between frames, and an error that wraps [ErrFrame] if what came is no valid frame.
-func (s *Stream) Recv(v any) error {
+func (s *Stream) Recv(v any) error { return s.RecvMax(v, MaxFrame) }
+
+// RecvMax is [Stream.Recv] for a frame of at most limit bytes, for services whose messages are small: nothing is kept
+// ready for what a peer merely announces.
+func (s *Stream) RecvMax(v any, limit int) error {
 	n, err := readLength(s.s)
 	if err != nil {
 		return err
+	}
+	if n > limit {
+		return fmt.Errorf("%w: length %d, at most %d", ErrFrame, n, limit)
 	}
 	if cap(s.buf) < n {
 		s.buf = make([]byte, n)

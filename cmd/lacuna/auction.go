@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/node/api"
@@ -35,11 +36,22 @@ func (c *cli) auction(v api.AuctionView) [][]string {
 		}
 		t.row(c.peer(o.Peer), o.Price.PerHour(), percent(o.MeanBP), fmt.Sprint(o.Theta), market.MicroUSD(o.Score).PerHour(), millis(o.StartInMS), verdict)
 	}
+	for _, o := range v.Offers {
+		if way := wayTo(o); way != "" {
+			t.text("the way to " + c.peer(o.Peer) + ": " + way)
+		}
+	}
+	if v.Received > 0 || v.DeclineCount > 0 {
+		t.text(fmt.Sprintf("answers: %s offered (%d known here), %d declined (%d known here)", count(int(v.Received), "peer"), v.ReceivedKnown, v.DeclineCount, v.DeclinedKnown))
+	}
 	for _, d := range v.Declines {
 		t.text("declined: " + c.peer(d.Peer) + ", " + failures(d.Failures))
 	}
 	if n := int(v.DeclineCount) - len(v.Declines); n > 0 {
 		t.text(fmt.Sprintf("declined: %d more", n))
+	}
+	for _, u := range v.Unreached {
+		t.text("passed over before an award: " + c.peer(u.Peer) + ", " + words(u.Reason))
 	}
 	for _, d := range v.Refusals {
 		t.text("refused its award: " + c.peer(d.Peer) + ", " + failures(d.Failures))
@@ -67,6 +79,21 @@ func (c *cli) auction(v api.AuctionView) [][]string {
 		t.text("recomputed: " + note(v.RecomputeError, "not the same award"))
 	}
 	return t.rows
+}
+
+// wayTo says how far and how good the way to a provider is, where that counts; "" where it does not.
+func wayTo(o api.OfferView) string {
+	var parts []string
+	if o.RTTMS != nil {
+		parts = append(parts, "round trip "+millis(*o.RTTMS))
+	}
+	if o.SurchargeBP > 0 || o.RTTMS != nil {
+		parts = append(parts, o.Path, fmt.Sprintf("counts as %d.%02d%% of the price", o.SurchargeBP/100, o.SurchargeBP%100))
+	}
+	if o.PlaceFault {
+		parts = append(parts, "it cannot be where it says it is, so its success rate counts half")
+	}
+	return strings.Join(parts, ", ")
 }
 
 func reference(m *market.MicroUSD) string {

@@ -46,9 +46,11 @@ var formats = []string{"table", "json", "jsonl", "yaml"}
 
 // The colours used, as ANSI codes.
 const (
-	red  = "31"
-	bold = "1"
-	dim  = "2"
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+	bold   = "1"
+	dim    = "2"
 )
 
 // paint colours s for stderr, if that is a terminal and nobody objects.

@@ -16,7 +16,7 @@ import (
 const maxConfigBytes = 1 << 20
 
 func (c *cli) configCommand() *cobra.Command {
-	return group("config", "Show or check the configuration",
+	return group("config", "Show, check or change the configuration",
 		&cobra.Command{
 			Use: "show", Short: "Print every value in force, what it means and where it comes from", Args: noArgs,
 			Long: "Print the whole configuration as the file takes it, with what each key means and where its value comes from: the default, a line of the file, or the environment.",
@@ -62,7 +62,44 @@ func (c *cli) configCommand() *cobra.Command {
 				}{name, true}
 				return c.print(v, func(t *table) { t.row(name + ": ok") })
 			},
+		},
+		&cobra.Command{
+			Use: "set KEY VALUE", Short: "Change a key in the config file", Args: exactArgs(2, "a key and a value"),
+			Long: `Change a key in the config file of the home; all else in it stays as it is. Commas
+divide lists. The peer reads it when it starts.`,
+			Example: `  lacuna config set provide.price "0.25 USD/h"
+  lacuna config set network.announce /ip4/192.0.2.1/tcp/4711,/ip4/192.0.2.1/udp/4711/quic-v1
+  lacuna config set network.hub no`,
+			RunE: func(_ *cobra.Command, args []string) error { return c.setConfig(args[0], args[1]) },
 		})
+}
+
+func (c *cli) setConfig(key, value string) error {
+	h, err := c.homeDir()
+	if err != nil {
+		return err
+	}
+	if err := h.Create(); err != nil {
+		return err
+	}
+	if err := config.Set(h.ConfigFile(), map[string]string{key: value}); err != nil {
+		return usageError("every key with its meaning: lacuna config show", "%w", err)
+	}
+	v := struct {
+		Key   string `json:"key"`
+		Value string `json:"value"`
+		File  string `json:"file"`
+	}{key, value, h.ConfigFile()}
+	if err := c.print(v, func(t *table) { t.text(key + " is " + value + " in " + h.ConfigFile()) }); err != nil {
+		return err
+	}
+	if cfg, err := c.config(nil); err == nil && strings.HasPrefix(cfg.Origin(key), "env ") {
+		c.say("the variable %s is set, and counts more", strings.TrimPrefix(cfg.Origin(key), "env "))
+	}
+	if _, held := h.Running(); held {
+		c.say("the running peer reads it at its next start: lacuna down && lacuna up -d")
+	}
+	return nil
 }
 
 // config returns the values in force; faults are errors of usage. Overrides are those of config.Load.

@@ -50,6 +50,8 @@ func (t *course) event(e renter.Event) error {
 		say("decline", "%s  %s", t.c.peer(e.Decline.Peer), failures(e.Decline.Failures))
 	case e.Kind == renter.EvRefused && e.Decline != nil:
 		say("refused", "%s takes its offer back: %s", t.c.peer(e.Decline.Peer), failures(e.Decline.Failures))
+	case e.Kind == renter.EvUnreached && e.Unreached != nil:
+		say("passed", "%s over: %s; nothing was signed", t.c.peer(e.Unreached.Peer), words(e.Unreached.Reason))
 	case e.Kind == renter.EvAward && e.Award != nil:
 		say("award", "%s", t.award(*e.Award))
 	case e.Kind == renter.EvTransfer && e.Transfer != nil:

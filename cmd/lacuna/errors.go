@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"syscall"
 
 	"github.com/lacuna-network/lacuna/market/ledger"
 	"github.com/lacuna-network/lacuna/node/api"
+	"github.com/lacuna-network/lacuna/node/doctor"
+	"github.com/lacuna-network/lacuna/p2p"
 )
 
 // The exit codes. The commands run and wait pass on the job's own exit code; for them, these are raised by jobOffset,
@@ -55,6 +56,7 @@ func (e jobExit) Error() string { return fmt.Sprintf("the job ended with exit co
 func (c *cli) classify(err error) *exitError {
 	var e *exitError
 	var sent *api.Error
+	var port *p2p.PortError
 	switch {
 	case errors.As(err, &e):
 		return e
@@ -71,9 +73,12 @@ func (c *cli) classify(err error) *exitError {
 			e.exit = exitUsage
 		}
 		return e
-	case errors.Is(err, syscall.EADDRINUSE):
-		return &exitError{exit: exitFailed, code: "address_in_use", err: err,
-			hint: "another program, or another peer of yours, listens there; choose a free port: --listen /ip4/0.0.0.0/tcp/0"}
+	case errors.As(err, &port):
+		e := &exitError{exit: exitFailed, code: "port_taken", err: err, hint: doctor.PortHint(port)}
+		if !port.Taken() {
+			e.code = "port_forbidden"
+		}
+		return e
 	case errors.Is(err, ledger.ErrProof):
 		return &exitError{exit: exitVerify, code: "verification_failed", err: err}
 	}
@@ -89,6 +94,9 @@ func (c *cli) report(err error, forJob bool) int {
 	var own jobExit
 	if errors.As(err, &own) {
 		return int(own)
+	}
+	if errors.Is(err, found{}) {
+		return exitFailed
 	}
 	e := c.classify(err)
 	switch c.format {

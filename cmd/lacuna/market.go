@@ -75,7 +75,9 @@ func (c *cli) asksCommand() *cobra.Command {
 	cmd := c.truncFlag(&cobra.Command{
 		Use: "asks", Short: "Browse what is for sale, where, at which price, how reliable", Args: noArgs,
 		Long: `Browse the standing asks of providers. Prices are the lowest each goes to; the
-success rate is this peer's own experience, and unknown for strangers.`,
+success rate is this peer's own experience, and unknown for strangers. A place is
+impossible where the provider answers faster than light could come from there; -o json
+says from where it was measured.`,
 		Example: `  lacuna asks --model "RTX 4090" --place eu --max-price "0.40 USD/h"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if maxPrice != "" {
@@ -124,7 +126,7 @@ success rate is this peer's own experience, and unknown for strangers.`,
 
 func (c *cli) printAsks(asks []api.AskView) error {
 	return c.print(asks, func(t *table) {
-		t.head = []string{"PROVIDER", "MODEL", "MEMORY", "FREE", "PRICE", "PLACE", "TIERS", "SUCCESS", "EXPIRES"}
+		t.head = []string{"PROVIDER", "MODEL", "MEMORY", "FREE", "PRICE", "PLACE", "REACH", "LATENCY", "TIERS", "SUCCESS", "EXPIRES"}
 		for _, a := range asks {
 			success := unknown
 			if a.MeanBP != nil {
@@ -134,16 +136,28 @@ func (c *cli) printAsks(asks []api.AskView) error {
 			if a.Self {
 				name += " (this peer)"
 			}
+			where := placeOf(a.Place)
+			if a.PlaceFault != nil {
+				where += " (impossible)"
+			}
 			for _, l := range a.Lots {
 				model := l.Model
 				if l.Simulated {
 					model += " (simulated)"
 				}
-				t.row(name, model, memOf(l.MemBytes), fmt.Sprintf("%d/%d", l.Free, l.Count), l.Price.PerHour(), placeOf(a.Place),
+				t.row(name, model, memOf(l.MemBytes), fmt.Sprintf("%d/%d", l.Free, l.Count), l.Price.PerHour(), where, a.Reach, latencyOf(a.LatencyMS),
 					strings.Join(a.Tiers, ","), success, span(a.ExpiresAt.Sub(c.now())))
 			}
 		}
 	})
+}
+
+// latencyOf returns a round trip that may be unknown.
+func latencyOf(ms *float64) string {
+	if ms == nil {
+		return unknown
+	}
+	return fmt.Sprintf("%.3gms", *ms)
 }
 
 func placeOf(p *string) string {

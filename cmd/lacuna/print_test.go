@@ -16,6 +16,7 @@ import (
 	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/market/auction"
 	"github.com/lacuna-network/lacuna/node/api"
+	"github.com/lacuna-network/lacuna/node/doctor"
 	"github.com/lacuna-network/lacuna/node/renter"
 )
 
@@ -136,8 +137,12 @@ func TestTerminalHead(t *testing.T) {
 func TestPrintStatus(t *testing.T) {
 	full := `{"peer":"` + key(1).String() + `","network":"testnet","role":"provider","version":"0.1.0","pid":4711,"home":"/home/ada/.local/share/lacuna",
 		"uptime_ms":7260000,"addrs":["/ip4/192.0.2.1/tcp/4711","/ip4/192.0.2.1/udp/4711/quic-v1"],
-		"peers":[{"peer":"` + key(2).String() + `","addr":"/ip4/192.0.2.2/tcp/4711","latency_ms":12},{"peer":"` + key(3).String() + `","addr":"/ip4/192.0.2.3/tcp/4711","latency_ms":null}],
-		"reachability":{"verdict":"direct"},"simulated":true,"devices":2,"leases_running":1,"jobs_running":0,
+		"peers":[{"peer":"` + key(2).String() + `","addr":"/ip4/192.0.2.2/tcp/4711","path":"direct","latency_ms":12},{"peer":"` + key(3).String() + `","addr":"/ip4/192.0.2.3/tcp/4711","path":"limited","latency_ms":null}],
+		"reachability":{"verdict":"direct","checked_at":"2026-11-30T11:59:20Z","by":["` + key(2).String() + `","` + key(3).String() + `"],
+		"addrs_worked":["/ip4/192.0.2.1/tcp/4711","/ip4/192.0.2.1/udp/4711/quic-v1"]},
+		"clock":{"skew_ms":7100,"peers":9},"twin":{"addr":"/ip4/192.0.2.77/tcp/4711","seen_at":"2026-11-30T11:59:50Z"},
+		"relaying":{"circuits":1,"places":3,"bytes":12000000,"day_max_bytes":1000000000},
+		"notes":["tcp port 4710 on 0.0.0.0 is taken by caddy (pid 77); listening on port 4711"],"simulated":true,"devices":2,"leases_running":1,"jobs_running":0,
 		"last_bid_heard_at":"2026-11-30T11:59:20Z","bids_heard":17,"promised_microusd":0,"received_microusd":0,"vouched_to_us_microusd":123400,
 		"drops":{"bad_signature":1,"rate_limit":3}}`
 	empty := `{"peer":"` + key(1).String() + `","network":"main","role":"light","version":"0.1.0","pid":4711,"home":"/h","uptime_ms":1000,"addrs":[],"peers":[],
@@ -150,6 +155,43 @@ func TestPrintStatus(t *testing.T) {
 			}
 			golden(t, name, stdout.String())
 		})
+	}
+}
+
+func TestReachLine(t *testing.T) {
+	some := `"peers":[{"peer":"` + key(2).String() + `"}],`
+	witness := `"by":["` + key(2).String() + `"],"checked_at":"2026-11-30T11:59:20Z"`
+	relays := `"relays":["` + key(2).String() + `","` + key(3).String() + `","` + key(4).String() + `"]`
+	for _, tt := range []struct{ name, peers, reach, want string }{
+		{"by definition", some, `"verdict":"direct","by":[]`, "direct"},
+		{"one kind of packet", some, `"verdict":"direct",` + witness + `,"addrs_worked":["/ip4/192.0.2.1/tcp/1"]`, "direct, found by TP6QRMuD 40s ago (tcp)"},
+		{"hole-punched", some, `"verdict":"hole-punched",` + witness + `,` + relays, "by hole punching, found by TP6QRMuD 40s ago, introduced by TP6QRMuD, uRXA2U9x and 1 other"},
+		{"relayed", some, `"verdict":"relayed",` + relays, "relayed through TP6QRMuD, uRXA2U9x and 1 other; direct connections by hole punching are tried"},
+		{"unreachable", some, `"verdict":"unreachable"`, "unreachable: nobody could dial this peer, and none relays for it; what helps: lacuna doctor"},
+		{"alone", "", `"verdict":"unknown"`, "not known: nobody is connected who could try"},
+		{"early", some, `"verdict":"unknown"`, "not known yet"},
+	} {
+		c, _, _ := newTestCLI()
+		if got := c.reachLine(decode[api.Status](t, `{`+tt.peers+`"reachability":{`+tt.reach+`}}`)); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestPrintFindings(t *testing.T) {
+	findings := []doctor.Finding{
+		{Check: "home", Severity: doctor.OK, Evidence: "/h"},
+		{Check: "keys", Severity: doctor.OK, Evidence: "identity in /h/identity.key", Fixed: ptr("mode 0600 now: /h/identity.key")},
+		{Check: "udp", Severity: doctor.Warn, Evidence: "UDP does not get out of this network", Cause: ptr("a firewall drops it"), Next: ptr("allow outgoing UDP")},
+		{Check: "config", Severity: doctor.Fault, Evidence: "/h/config.yaml", Cause: ptr("line 2: a: no such key\nline 3: b: no such key")},
+	}
+	for _, format := range []string{"table", "json"} {
+		c, stdout, _ := newTestCLI()
+		c.format = format
+		if err := c.printFindings(findings); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "doctor."+format, stdout.String())
 	}
 }
 
@@ -174,9 +216,9 @@ func TestPrintAsks(t *testing.T) {
 	c, stdout, _ := newTestCLI()
 	asks := decode[[]api.AskView](t, `[
 		{"peer":"`+key(2).String()+`","lots":[{"model":"RTX 4090","class":"nv-24g","mem_bytes":25769803776,"count":2,"free":1,"price_per_gpu_hour_microusd":210000}],
-		 "place":"eu/de","tiers":["silver","bronze"],"workloads":["wasm"],"expires_at":"2026-11-30T12:30:00Z","agent":"lacuna/0.1.0","addrs":[],"score_bp":8140,"self":false},
+		 "place":"eu/de","place_fault":"claims eu/de, but …","tiers":["silver","bronze"],"workloads":["wasm"],"expires_at":"2026-11-30T12:30:00Z","agent":"lacuna/0.1.0","reach":"relayed","latency_ms":48.26,"addrs":[],"score_bp":8140,"self":false},
 		{"peer":"`+key(3).String()+`","lots":[{"model":"CPU","class":"cpu","count":4,"free":4,"price_per_gpu_hour_microusd":10000,"simulated":true}],
-		 "place":null,"tiers":["bronze"],"workloads":["wasm"],"expires_at":"2026-11-30T12:00:10Z","agent":"lacuna/0.1.0","addrs":[],"score_bp":null,"self":true}]`)
+		 "place":null,"tiers":["bronze"],"workloads":["wasm"],"expires_at":"2026-11-30T12:00:10Z","agent":"lacuna/0.1.0","reach":"unknown","latency_ms":null,"addrs":[],"score_bp":null,"self":true}]`)
 	if err := c.printAsks(asks); err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ type commandGroup struct {
 // commands returns every command; a new one is added here.
 func (c *cli) commands() []commandGroup {
 	return []commandGroup{
-		{groupStart, []*cobra.Command{c.demoCommand(), c.upCommand(), c.downCommand(), c.statusCommand(), c.joinCommand(), c.inviteCommand()}},
+		{groupStart, []*cobra.Command{c.demoCommand(), c.upCommand(), c.downCommand(), c.statusCommand(), c.doctorCommand(), c.joinCommand(), c.inviteCommand()}},
 		{groupRent, []*cobra.Command{c.asksCommand(), c.runCommand(), c.submitCommand(), c.psCommand(), c.logsCommand(),
 			c.waitCommand(), c.stopCommand(), c.fetchCommand(), c.inspectCommand()}},
 		{groupSell, []*cobra.Command{c.gpuCommand(), c.leasesCommand()}},

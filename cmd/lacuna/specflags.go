@@ -27,7 +27,7 @@ type specFlags struct {
 	tier, price, budget  string
 	duration             time.Duration
 	startWithin, survive time.Duration
-	interval             time.Duration
+	interval, latency    time.Duration
 	checkpoint           string
 	require              []string
 	providers, exclude   []string
@@ -53,6 +53,7 @@ func (f *specFlags) register(fs *pflag.FlagSet) {
 	fs.Var((*duration)(&f.interval), "interval", "time between receipts (default rent.interval of the config)")
 	fs.StringVar(&f.checkpoint, "checkpoint", "", "`PATH[,every=5m][,grace=30s]`: folder whose files are saved here while the job runs; after a move the job finds them again")
 	fs.StringArrayVar(&f.require, "region", nil, "`place` where the provider must be, such as eu or eu/de; several mean any of them")
+	fs.Var((*duration)(&f.latency), "latency", "longest round trip to the provider as this peer measures it, such as 50ms; nearer ones rank a little higher (default any)")
 	fs.StringArrayVar(&f.providers, "provider", nil, "take only this `peer`; repeatable")
 	fs.StringArrayVar(&f.exclude, "exclude", nil, "never take this `peer`; repeatable")
 }
@@ -67,7 +68,7 @@ func (f *specFlags) spec(args []string, getenv func(string) (string, bool)) (mar
 		}
 	}
 	s := market.Spec{Name: f.name, Args: args[1:], GPUs: f.gpus, CPUs: f.cpus, Models: f.models, Duration: f.duration,
-		StartWithin: f.startWithin, Survive: f.survive, Interval: f.interval}
+		StartWithin: f.startWithin, Survive: f.survive, Interval: f.interval, Latency: f.latency}
 	var err error
 	s.Module, err = filepath.Abs(args[0])
 	try(args[0], err)

@@ -2,13 +2,16 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/node/api"
+	"github.com/lacuna-network/lacuna/node/doctor"
 )
 
 func (c *cli) statusCommand() *cobra.Command {
@@ -34,7 +37,11 @@ func (c *cli) printStatus(st api.Status) error {
 		t.field("network", fmt.Sprintf("%s, as %s%s", st.Network, st.Role, simulated(st.Simulated)))
 		t.field("version", fmt.Sprintf("%s, pid %d, up %s", st.Version, st.PID, span(time.Duration(st.UptimeMS)*time.Millisecond)))
 		t.field("home", st.Home)
-		t.field("reachable", note(words(st.Reachability.Verdict), unknown))
+		t.field("reachable", c.reachLine(st))
+		if r := st.Relaying; r != nil {
+			t.field("relaying", fmt.Sprintf("for %s, %s now, %s since the start, at most %s a day", count(r.Places, "peer"), count(r.Circuits, "connection"),
+				doctor.Size(r.Bytes), doctor.Size(r.DayMaxBytes)))
+		}
 		for i, a := range st.Addrs {
 			name := "address"
 			if i > 0 {
@@ -42,7 +49,16 @@ func (c *cli) printStatus(st api.Status) error {
 			}
 			t.field(name, a)
 		}
+		for _, n := range st.Notes {
+			t.field("note", n)
+		}
 		t.field("peers", c.peerLine(st))
+		if w := clockWarning(st.Clock); w != "" {
+			t.field("clock", w)
+		}
+		if st.Twin != nil {
+			t.field("twin", c.twinLine(*st.Twin))
+		}
 		t.field("selling", fmt.Sprintf("%s, %s running", count(st.Devices, "device"), count(st.LeasesRunning, "lease")))
 		t.field("renting", count(st.JobsRunning, "job")+" running")
 		if st.Devices > 0 {
@@ -56,6 +72,90 @@ func (c *cli) printStatus(st api.Status) error {
 	})
 }
 
+// reachLine says how others reach this peer, and who found it.
+func (c *cli) reachLine(st api.Status) string {
+	r := st.Reachability
+	switch r.Verdict {
+	case "direct":
+		if len(r.By) == 0 {
+			return "direct"
+		}
+		return "direct" + c.foundBy(r) + transports(r.AddrsWorked)
+	case "hole-punched":
+		return "by hole punching" + c.foundBy(r) + through(", introduced by ", c.peerNames(r.Relays))
+	case "relayed":
+		return "relayed" + through(" through ", c.peerNames(r.Relays)) + "; direct connections by hole punching are tried"
+	case "unreachable":
+		return "unreachable: nobody could dial this peer, and none relays for it; what helps: lacuna doctor"
+	}
+	if len(st.Peers) == 0 {
+		return "not known: nobody is connected who could try"
+	}
+	return "not known yet"
+}
+
+// foundBy names who found the verdict, and when.
+func (c *cli) foundBy(r api.Reachability) string {
+	text := through(", found by ", c.peerNames(r.By))
+	if text != "" && r.CheckedAt != nil {
+		text += " " + c.age(*r.CheckedAt) + " ago"
+	}
+	return text
+}
+
+// peerNames names at most two peers.
+func (c *cli) peerNames(keys []attest.Key) string {
+	var names []string
+	for _, k := range keys[:min(2, len(keys))] {
+		names = append(names, c.peer(k))
+	}
+	if len(keys) > 2 {
+		return strings.Join(names, ", ") + " and " + count(len(keys)-2, "other")
+	}
+	return strings.Join(names, " and ")
+}
+
+// through puts a lead before something, if there is something.
+func through(lead, text string) string {
+	if text == "" {
+		return ""
+	}
+	return lead + text
+}
+
+// transports says over which transports others have dialled.
+func transports(addrs []string) string {
+	udp := slices.ContainsFunc(addrs, func(a string) bool { return strings.Contains(a, "/udp/") })
+	tcp := slices.ContainsFunc(addrs, func(a string) bool { return strings.Contains(a, "/tcp/") })
+	switch {
+	case udp && tcp:
+		return " (udp and tcp)"
+	case udp:
+		return " (udp)"
+	case tcp:
+		return " (tcp)"
+	}
+	return ""
+}
+
+// clockWarnMS is from where on a clock that is off is shown.
+const clockWarnMS = 5000
+
+func clockWarning(c api.ClockView) string {
+	if c.SkewMS == nil || max(*c.SkewMS, -*c.SkewMS) <= clockWarnMS {
+		return ""
+	}
+	side := "behind"
+	if *c.SkewMS < 0 {
+		side = "ahead of"
+	}
+	return fmt.Sprintf("%s %s the median of %s; turn on the system's time synchronisation", millis(uint64(max(*c.SkewMS, -*c.SkewMS))), side, count(c.Peers, "peer"))
+}
+
+func (c *cli) twinLine(v api.TwinView) string {
+	return "another process runs under this peer's key" + through(", at ", v.Addr) + ", seen " + c.age(v.SeenAt) + " ago; stop one of them: lacuna doctor"
+}
+
 // peerLine names the nearest peers; one screen has no room for all.
 func (c *cli) peerLine(st api.Status) string {
 	const most = 4
@@ -64,11 +164,11 @@ func (c *cli) peerLine(st api.Status) string {
 	}
 	var names []string
 	for _, p := range st.Peers[:min(most, len(st.Peers))] {
-		latency := unknown
-		if p.LatencyMS != nil {
-			latency = fmt.Sprintf("%.3gms", *p.LatencyMS)
+		about := latencyOf(p.LatencyMS)
+		if p.Path == "limited" || p.Path == "relayed" {
+			about += ", relayed"
 		}
-		names = append(names, c.peer(p.Peer)+" ("+latency+")")
+		names = append(names, c.peer(p.Peer)+" ("+about+")")
 	}
 	text := fmt.Sprintf("%d: %s", len(st.Peers), strings.Join(names, ", "))
 	if len(st.Peers) > most {
@@ -91,47 +191,4 @@ func drops(m map[string]uint64) string {
 	}
 	sort.Strings(parts)
 	return strings.Join(parts, ", ")
-}
-
-func (c *cli) joinCommand() *cobra.Command {
-	return c.truncFlag(&cobra.Command{
-		Use: "join INVITE|ADDR…", Short: "Join a network by an invite or the address of a peer",
-		Example: "  lacuna join lacuna1…\n  lacuna join /ip4/192.0.2.1/tcp/4711/p2p/12D3KooW…",
-		Args:    someArgs("invites or addresses"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := c.dial()
-			if err != nil {
-				return err
-			}
-			v, err := d.Join(cmd.Context(), args)
-			if err != nil {
-				return err
-			}
-			return c.print(v, func(t *table) {
-				for _, p := range v.Joined {
-					t.text("joined " + c.peer(p.Peer) + " at " + p.Addr + " on network " + v.Network)
-				}
-			})
-		},
-	})
-}
-
-func (c *cli) inviteCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "invite", Short: "Print an invite that another machine can paste", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			d, err := c.dial()
-			if err != nil {
-				return err
-			}
-			invite, err := d.Invite(cmd.Context())
-			if err != nil {
-				return err
-			}
-			v := struct {
-				Invite string `json:"invite"`
-			}{invite}
-			return c.print(v, func(t *table) { t.text(invite) })
-		},
-	}
 }

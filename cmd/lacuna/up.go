@@ -32,7 +32,7 @@ const (
 
 // upFlags are the flags of up; each is a key of the config for this run.
 type upFlags struct {
-	detach, provide          bool
+	detach, provide, private bool
 	simulate, network, place string
 	listen                   []string
 }
@@ -54,6 +54,7 @@ idle are what the sensors show while it works and rests:
     "idle": {"util": 0, "power_mw": 21000, "temp_c": 38}}]`,
 		Example: `  lacuna up -d                              rent from this machine
   lacuna up --provide --place eu/de         sell its devices
+  lacuna up -d --network our-lab --private  start a private network; invite others with lacuna invite
   lacuna up --network test --provide --simulate-gpus gpus.json
                                             try it out with devices that do not exist`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,6 +64,11 @@ idle are what the sensors show while it works and rests:
 			}
 			if err := c.firstConfig(overrides["network.name"]); err != nil {
 				return err
+			}
+			if f.private {
+				if err := c.makePrivate(); err != nil {
+					return err
+				}
 			}
 			if f.detach {
 				return c.upDetached(cmd, overrides)
@@ -75,7 +81,8 @@ idle are what the sensors show while it works and rests:
 	fs.BoolVar(&f.provide, "provide", false, "sell this machine's devices")
 	fs.StringVar(&f.simulate, "simulate-gpus", "", "sell the devices described in this `file`; test networks only")
 	fs.StringVar(&f.network, "network", "", "`name` of the network to join; one that begins with test is a test network")
-	fs.StringSliceVar(&f.listen, "listen", nil, "`address` to listen on, such as /ip4/0.0.0.0/tcp/4711; repeatable")
+	fs.StringSliceVar(&f.listen, "listen", nil, "`address` to listen on, such as /ip4/0.0.0.0/tcp/4711, or auto; repeatable")
+	fs.BoolVar(&f.private, "private", false, "give the network a key, without which nobody gets in; invites carry it; it costs QUIC")
 	fs.StringVar(&f.place, "place", "", "where this machine stands, such as eu/de/berlin")
 	return cmd
 }
@@ -120,6 +127,25 @@ func (c *cli) firstConfig(network string) error {
 	return config.Write(h.ConfigFile(), map[string]string{"network.name": network})
 }
 
+// makePrivate makes the key of the home's network, unless it has one.
+func (c *cli) makePrivate() error {
+	h, err := c.homeDir()
+	if err != nil {
+		return err
+	}
+	cfg, err := c.config(nil)
+	if err != nil || cfg.Network.KeyFile != "" {
+		return err
+	}
+	if err := h.Create(); err != nil {
+		return err
+	}
+	if _, err := h.MakeNetworkKey(home.DefaultNetworkKey); err != nil && !errors.Is(err, home.ErrNetworkKeyExists) {
+		return err
+	}
+	return config.Set(h.ConfigFile(), map[string]string{"network.key_file": home.DefaultNetworkKey})
+}
+
 // up runs the peer until ctx ends.
 func (c *cli) up(ctx context.Context, overrides map[string]string) error {
 	return c.withNode(ctx, overrides, c.logger(slog.LevelInfo), func(d *api.Client, gone <-chan struct{}) error {
@@ -150,7 +176,12 @@ func (c *cli) up(ctx context.Context, overrides map[string]string) error {
 // alone says what to do on a network of one.
 func (c *cli) alone(ctx context.Context, d *api.Client) {
 	fmt.Fprintln(c.stderr, "no peers  join a network with: lacuna join INVITE")
-	if invite, err := d.Invite(ctx); err == nil {
+	invite, err := d.Invite(ctx)
+	switch {
+	case err != nil: // it has no address that others can use
+	case secretOf(invite) != "": // what is printed here may go into a log
+		fmt.Fprintln(c.stderr, "          or let another peer join this one by the line that lacuna invite prints")
+	default:
 		fmt.Fprintf(c.stderr, "          or let another peer join this one: lacuna join %s\n", invite)
 	}
 }
@@ -199,7 +230,11 @@ func (c *cli) upDetached(cmd *cobra.Command, overrides map[string]string) error 
 	for {
 		select {
 		case <-ended:
-			return &exitError{exit: exitFailed, code: "failed", err: fmt.Errorf("start the peer: %s", lastError(logPath, start)), hint: "the whole log: " + logPath}
+			what, hint := lastError(logPath, start)
+			if hint == "" {
+				hint = "the whole log: " + logPath
+			}
+			return &exitError{exit: exitFailed, code: "failed", err: fmt.Errorf("start the peer: %s", what), hint: hint}
 		case <-ctx.Done():
 			_ = child.Process.Signal(os.Interrupt)
 			if c.interrupted.Load() {
@@ -236,24 +271,24 @@ func childArgs(cmd *cobra.Command) []string {
 	return args
 }
 
-// lastError returns the last error in a log from an offset on, or its last line.
-func lastError(path string, from int64) string {
+// lastError returns the last error in a log from an offset on with its hint, or its last line; the hint may be "".
+func lastError(path string, from int64) (what, hint string) {
 	data, err := os.ReadFile(path)
 	if err != nil || int64(len(data)) <= from {
-		return "it ended without a word"
+		return "it ended without a word", ""
 	}
 	text := append([]byte("\n"), bytes.TrimSpace(data[from:])...)
 	for _, mark := range []string{"\nfatal error: ", "\npanic: "} { // a crash is followed by its stack
 		if _, after, ok := bytes.Cut(text, []byte(mark)); ok {
 			line, _, _ := bytes.Cut(after, []byte("\n"))
-			return "it crashed: " + string(line)
+			return "it crashed: " + string(line), ""
 		}
 	}
 	if i := bytes.LastIndex(text, []byte("\nerror: ")); i >= 0 {
-		text, _, _ = bytes.Cut(text[i+len("\nerror: "):], []byte("\nhint:"))
-		return string(text)
+		what, hint, _ := bytes.Cut(text[i+len("\nerror: "):], []byte("\nhint:"))
+		return string(what), string(bytes.TrimSpace(hint))
 	}
-	return string(text[bytes.LastIndexByte(text, '\n')+1:])
+	return string(text[bytes.LastIndexByte(text, '\n')+1:]), ""
 }
 
 func (c *cli) downCommand() *cobra.Command {

@@ -5,11 +5,12 @@
 //	score = price · (1 + θ·(1−m)/m)
 //
 // with m the mean success rate of its provider in the renter's own eyes and θ the cost of one failed interval in
-// interval prices. Lower is better; ties go to the earlier start, then to the lower key. All numbers are integers, so
-// that the same offers give the same award on any machine, and [Record] keeps all that is needed to compute it again.
+// interval prices. The price is first raised by what the way to the provider costs, see [Rules.Surcharge]. Lower is
+// better; ties go to the earlier start, then to the lower key. All numbers are integers, so that the same offers give the
+// same award on any machine, and [Record] keeps all that is needed to compute it again.
 //
-// A [Book] collects the offers as they come and keeps a bounded number of them; [Window] says how long. The package is
-// pure; a Book is not safe for concurrent use.
+// A [Book] collects the answers as they come and keeps a bounded number of them, whatever the crowd; [Window] says how
+// long, [DeclineBP] how many may decline. The package is pure; a Book is not safe for concurrent use.
 package auction
 
 import (
@@ -47,9 +48,10 @@ func Theta(s market.Spec) uint64 {
 
 // Bounds of an auction.
 const (
-	MaxKept       = 32 // offers kept, the best by score
-	StrangerSeats = 8  // of these, seats that keys without own evidence share, see [Keep]
-	DirectCopies  = 8  // peers that get the bid directly
+	MaxKept       = 32  // offers kept, the best by score
+	StrangerSeats = 8   // of these, seats that keys without own evidence share, see [Keep]
+	DirectCopies  = 8   // peers that get the bid directly
+	MaxStreams    = 512 // answers that a renter takes in at once, over all its auctions
 	minWindow     = 250 * time.Millisecond
 	maxWindow     = 2 * time.Second
 )
@@ -70,9 +72,19 @@ type Entry struct {
 	MeanBP    uint64          `cbor:"2,keyasint"` // m in basis points
 	Known     bool            `cbor:"3,keyasint"` // the renter has own evidence on the provider
 	Score     uint64          `cbor:"4,keyasint"`
-	ArrivedMS uint64          `cbor:"5,keyasint"`           // after the auction opened
+	ArrivedMS uint64          `cbor:"5,keyasint"`           // after the auction opened; after its window where the bid waited
 	Excluded  string          `cbor:"6,keyasint,omitempty"` // why it cannot win, snake_case; empty = it can
+
+	// What the renter found out about the way to the provider, and about what it states.
+	RTTMS       uint64       `cbor:"7,keyasint,omitempty"`  // round trip as measured, rounded up; 0 = not measured
+	Path        market.Reach `cbor:"8,keyasint,omitempty"`  // how the connection to it runs; 0 = not looked at
+	SurchargeBP uint64       `cbor:"9,keyasint,omitempty"`  // on the price, by RTTMS and Path
+	Direct      bool         `cbor:"10,keyasint,omitempty"` // the renter chose to send it the bid itself
+	PlaceFault  bool         `cbor:"11,keyasint,omitempty"` // it cannot be where it says it is; MeanBP is halved for that
 }
+
+// own reports whether the renter chose the peer, by experience or by a direct copy: no crowd can make more of these.
+func (e Entry) own() bool { return e.Known || e.Direct }
 
 // Score returns price·(1 + θ·(1−m)/m), rounded down, for m in basis points (at least 1), or the largest number when it
 // does not fit.
@@ -88,130 +100,94 @@ func Score(price market.MicroUSD, theta, meanBP uint64) uint64 {
 	return q
 }
 
+// What the way to a provider costs, in basis points of its price. The path's share is known to be small: it stands for
+// expected trouble, never for a rule. Latency counts only where the renter set a limit.
+const (
+	// LatencyBP is the surcharge of a provider at the renter's latency limit; at no latency it is 0, and between it grows
+	// evenly. A renter that cares gives a twentieth of the price for the whole span, no more.
+	LatencyBP = 500
+	// PunchedBP is the surcharge of a hole-punched path: two routers must keep it open, and when one forgets, a new one
+	// takes 5 to 10 s, which is about a fiftieth of a short job.
+	PunchedBP = 200
+	// RelayedBP is the surcharge of a path through a relay that carries data: a third party's bandwidth, caps and uptime
+	// come on top of the provider's own.
+	RelayedBP = 500
+)
+
+// Surcharged returns the price raised by that many basis points, rounded up; at most the largest number.
+func Surcharged(price market.MicroUSD, bp uint64) market.MicroUSD {
+	hi, lo := bits.Mul64(uint64(price), bp)
+	if hi >= 10_000 {
+		return math.MaxUint64
+	}
+	q, rem := bits.Div64(hi, lo, 10_000)
+	if rem > 0 {
+		q++
+	}
+	sum, carry := bits.Add64(uint64(price), q, 0)
+	if carry != 0 {
+		return math.MaxUint64
+	}
+	return market.MicroUSD(sum)
+}
+
 // Rules are the renter's own conditions, which no provider sees.
 type Rules struct {
 	Bid         attest.Digest
 	Theta       uint64
 	MaxPrice    market.MicroUSD
 	StartWithin time.Duration
-	Providers   []attest.Key // only these; empty = anyone
+	Latency     time.Duration // longest round trip, as measured; 0 = any, and then it does not count
+	Providers   []attest.Key  // only these; empty = anyone
 	Exclude     []attest.Key
 	Demand      market.Bid // what the offers must answer; of version 0 = not held against them
 }
 
 // Judge returns why the offer cannot win, "" if it can.
-func (r Rules) Judge(o market.Offer) string {
-	has := func(list []attest.Key) bool {
-		for _, k := range list {
-			if k == o.Provider {
-				return true
-			}
-		}
-		return false
-	}
+func (r Rules) Judge(e Entry) string {
+	o := e.Offer
 	switch {
 	case r.Demand.Version != 0 && o.Answers(r.Demand) != nil:
 		return "differs_from_bid"
 	case o.Price > r.MaxPrice:
 		return "price_above_limit"
-	case time.Duration(o.StartInMS)*time.Millisecond > r.StartWithin:
+	case msDuration(o.StartInMS) > r.StartWithin:
 		return "starts_too_late"
-	case len(r.Providers) > 0 && !has(r.Providers):
+	case len(r.Providers) > 0 && !slices.Contains(r.Providers, o.Provider):
 		return "not_among_providers"
-	case has(r.Exclude):
+	case slices.Contains(r.Exclude, o.Provider):
 		return "excluded"
+	case e.PlaceFault && len(r.Demand.Require) > 0:
+		return "impossible_place"
+	case r.Latency > 0 && e.RTTMS == 0:
+		return "latency_unknown"
+	case r.Latency > 0 && e.RTTMS > uint64(r.Latency.Milliseconds()):
+		return "too_far"
 	}
 	return ""
 }
 
-// Book collects the offers to one bid. What it keeps depends on the set of offers alone, not on their order, and it
-// holds at most MaxKept + StrangerSeats of them. Use [NewBook].
-type Book struct {
-	rules Rules
-	// Strangers are kept apart: one that has a seat but ranks too low now still keeps the seat from another stranger.
-	known, strangers []Entry
-	seen             map[attest.Key]bool
-	Received         int // distinct providers that offered; of strangers the first maxSeen are counted
+// Surcharge returns what the way to the provider adds to its price, in basis points.
+func (r Rules) Surcharge(e Entry) uint64 {
+	var bp uint64
+	if limit := uint64(r.Latency.Milliseconds()); limit > 0 {
+		bp = LatencyBP * min(e.RTTMS, limit) / limit
+	}
+	switch e.Path {
+	case market.ReachPunched:
+		bp += PunchedBP
+	case market.ReachRelayed:
+		bp += RelayedBP
+	}
+	return bp
 }
 
-// NewBook returns an empty book.
-func NewBook(r Rules) *Book { return &Book{rules: r, seen: map[attest.Key]bool{}} }
-
-// maxSeen bounds what a crowd of made-up keys can make the renter remember. Known peers are few and always remembered.
-const maxSeen = 20_000
-
-// Repeated is why an offer is excluded whose provider offered before.
-const Repeated = "repeated"
-
-// Add scores an offer and keeps it if it is among the best. A provider's first offer counts; a later one is ignored and
-// comes back with Excluded set to [Repeated].
-func (b *Book) Add(e Entry) Entry {
-	p := e.Offer.Provider
-	e.Score = Score(e.Offer.Price, b.rules.Theta, e.MeanBP)
-	e.Excluded = b.rules.Judge(e.Offer)
-	mine := func(other Entry) bool { return other.Offer.Provider == p }
-	if b.seen[p] || slices.ContainsFunc(b.strangers, mine) {
-		e.Excluded = Repeated
-		return e
-	}
-	if e.Known || len(b.seen) < maxSeen {
-		b.seen[p] = true
-		b.Received++
-	}
-	if e.Known {
-		b.known = Keep(b.rules.Bid, append(b.known, e))
-	} else {
-		b.strangers = seated(b.rules.Bid, append(b.strangers, e))
-	}
+// rate fills in what follows from the offer and from what was measured.
+func (r Rules) rate(e Entry) Entry {
+	e.SurchargeBP = r.Surcharge(e)
+	e.Score = Score(Surcharged(e.Offer.Price, e.SurchargeBP), r.Theta, e.MeanBP)
+	e.Excluded = r.Judge(e)
 	return e
-}
-
-// Entries returns what is kept, best first. The slice is the caller's.
-func (b *Book) Entries() []Entry { return Keep(b.rules.Bid, slices.Concat(b.known, b.strangers)) }
-
-// Keep returns the entries that an auction keeps, best first: at most [MaxKept], among them at most [StrangerSeats] of
-// keys without own evidence: of those that can win, then of the others, the ones with the lowest H(bid ‖ key), which no
-// one can choose.
-func Keep(bid attest.Digest, entries []Entry) []Entry {
-	var out, strangers []Entry
-	for _, e := range entries {
-		if e.Known {
-			out = append(out, e)
-		} else {
-			strangers = append(strangers, e)
-		}
-	}
-	out = append(out, seated(bid, strangers)...)
-	sort.SliceStable(out, func(i, j int) bool { return better(out[i], out[j]) })
-	return out[:min(len(out), MaxKept)]
-}
-
-// seated returns the strangers that get a seat. An offer that cannot win takes none from one that can: a provider that
-// the renter names would else be drawn out by a crowd that it did not ask for.
-func seated(bid attest.Digest, strangers []Entry) []Entry {
-	if len(strangers) <= StrangerSeats {
-		return strangers
-	}
-	type place struct {
-		seat attest.Digest
-		i    int
-	}
-	places := make([]place, len(strangers))
-	for i, e := range strangers {
-		places[i] = place{attest.Sum(append(bid[:len(bid):len(bid)], e.Offer.Provider[:]...)), i}
-	}
-	sort.SliceStable(places, func(i, j int) bool {
-		a, b := strangers[places[i].i].Excluded != "", strangers[places[j].i].Excluded != ""
-		if a != b {
-			return b
-		}
-		return bytes.Compare(places[i].seat[:], places[j].seat[:]) < 0
-	})
-	out := make([]Entry, StrangerSeats)
-	for i := range out {
-		out[i] = strangers[places[i].i]
-	}
-	return out
 }
 
 // better is the order of the auction: those that can win first, then score, earlier start, lower key.

@@ -160,8 +160,8 @@ func TestJudge(t *testing.T) {
 			tt.change(&r, &e.Offer)
 			b := auction.NewBook(r)
 			got := b.Add(e)
-			if got.Excluded != tt.want || r.Judge(e.Offer) != tt.want {
-				t.Errorf("excluded %q and %q, want %q", got.Excluded, r.Judge(e.Offer), tt.want)
+			if got.Excluded != tt.want || r.Judge(e) != tt.want {
+				t.Errorf("excluded %q and %q, want %q", got.Excluded, r.Judge(e), tt.want)
 			}
 			if cleared := auction.Clear(bidID, b.Entries()); (len(cleared) == 1) != (tt.want == "") {
 				t.Errorf("%d offers can win", len(cleared))
@@ -247,7 +247,7 @@ func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 		offers := crowd(rng, rng.IntN(60), rng.IntN(40))
 		judged := slices.Clone(offers)
 		for i := range judged {
-			judged[i].Score, judged[i].Excluded = auction.Score(judged[i].Offer.Price, r.Theta, judged[i].MeanBP), r.Judge(judged[i].Offer)
+			judged[i].Score, judged[i].Excluded = auction.Score(judged[i].Offer.Price, r.Theta, judged[i].MeanBP), r.Judge(judged[i])
 		}
 		want := order(auction.Keep(bidID, judged))
 		winners := order(auction.Clear(bidID, judged))

@@ -34,9 +34,9 @@ type Record struct {
 	Providers    []attest.Key      `cbor:"10,keyasint,omitempty"`
 	Exclude      []attest.Key      `cbor:"11,keyasint,omitempty"`
 	Entries      []Entry           `cbor:"12,keyasint"`
-	Received     uint64            `cbor:"13,keyasint"` // offers, also those not kept
+	Received     uint64            `cbor:"13,keyasint"` // peers that offered, also those not kept
 	Declines     []attest.Envelope `cbor:"14,keyasint"`
-	DeclineCount uint64            `cbor:"15,keyasint"`
+	DeclineCount uint64            `cbor:"15,keyasint"` // peers that declined; of those without evidence, counted unread beyond MaxDeclines
 	Heard        uint64            `cbor:"16,keyasint"` // peers known on the bid's topics, and those with a direct copy
 	Refusals     []attest.Envelope `cbor:"17,keyasint"` // signed refusals of awards, in order
 	Award        *attest.Key       `cbor:"18,keyasint,omitempty"`
@@ -46,6 +46,30 @@ type Record struct {
 	// Follows is set where the choice was made again, among the runners-up: the lease whose provider was lost. Failed then
 	// names that provider too, and those whose offers did not bind any more.
 	Follows *attest.Digest `cbor:"22,keyasint,omitempty"`
+
+	Latency       uint64      `cbor:"23,keyasint,omitempty"` // longest round trip in ms; 0 = any
+	Unreached     []Unreached `cbor:"24,keyasint,omitempty"` // passed over before an award, in order
+	ReceivedKnown uint64      `cbor:"25,keyasint,omitempty"` // of Received, peers of whom there is own evidence
+	DeclinedKnown uint64      `cbor:"26,keyasint,omitempty"` // of DeclineCount, the same
+}
+
+// Unreached is a peer that ranked first among those left and was passed over, since the renter found no way to it that
+// carries a job. Nothing was signed to it.
+type Unreached struct {
+	Peer   attest.Key `cbor:"1,keyasint"`
+	Reason string     `cbor:"2,keyasint"` // RelayLimited or CannotReach
+}
+
+// Why a peer was passed over.
+const (
+	RelayLimited = "relay_limited" // only a relay that carries signalling leads there
+	CannotReach  = "unreachable"   // nothing does any more
+)
+
+// Take fills in what the book holds by now.
+func (r *Record) Take(b *Book) {
+	r.Entries, r.Received, r.ReceivedKnown = b.Entries(), uint64(b.Received), uint64(b.ReceivedKnown)
+	r.DeclineCount, r.DeclinedKnown = uint64(b.Declined), uint64(b.DeclinedKnown)
 }
 
 // Decode fills the decoded offers of a record that came from the store.
@@ -67,12 +91,12 @@ func (r Record) Rules() Rules {
 		demand = market.Bid{}
 	}
 	return Rules{Bid: r.Bid.ID(), Theta: r.Theta, MaxPrice: r.MaxPrice, StartWithin: msDuration(r.StartWithin),
-		Providers: r.Providers, Exclude: r.Exclude, Demand: demand}
+		Latency: msDuration(r.Latency), Providers: r.Providers, Exclude: r.Exclude, Demand: demand}
 }
 
 // Recompute makes the choice again from the signed offers and holds it against the record. It verifies every
 // signature, every score, and that each peer ranked before the winner refused in writing or, as the record states, did
-// not answer. It returns nil if the record explains its award. The record does not hold the awards, so that a refusal
+// not answer or could not be reached. It returns nil if the record explains its award. The record does not hold the awards, so that a refusal
 // counts by its signer; offers that were dropped from the record, or peers that were wrongly listed as silent, cannot be
 // seen.
 func (r Record) Recompute(network attest.Digest) error {
@@ -126,16 +150,18 @@ func (r Record) recomputeEntries(network attest.Digest) ([]Entry, error) {
 		}
 		seen[o.Provider] = true
 		again := e
-		again.Offer, again.Score, again.Excluded = o, Score(o.Price, r.Theta, e.MeanBP), rules.Judge(o)
-		if again.Score != e.Score || again.Excluded != e.Excluded {
-			return nil, fmt.Errorf("offer of %s: score %d (%q) kept, %d (%q) computed", o.Provider.Short(), e.Score, e.Excluded, again.Score, again.Excluded)
+		again.Offer = o
+		again = rules.rate(again)
+		if again.Score != e.Score || again.Excluded != e.Excluded || again.SurchargeBP != e.SurchargeBP {
+			return nil, fmt.Errorf("offer of %s: score %d (%q, surcharge %d) kept, %d (%q, surcharge %d) computed", o.Provider.Short(),
+				e.Score, e.Excluded, e.SurchargeBP, again.Score, again.Excluded, again.SurchargeBP)
 		}
 		entries = append(entries, again)
 	}
 	return entries, nil
 }
 
-// passed returns the peers that were awarded first and refused, or did not answer.
+// passed returns the peers that came first and refused, did not answer, or could not be reached.
 func (r Record) passed(network attest.Digest) (map[attest.Key]bool, error) {
 	passed := map[attest.Key]bool{}
 	for _, e := range r.Refusals {
@@ -150,6 +176,12 @@ func (r Record) passed(network attest.Digest) (map[attest.Key]bool, error) {
 	}
 	for _, k := range r.Failed {
 		passed[k] = true
+	}
+	for _, u := range r.Unreached {
+		if u.Reason != RelayLimited && u.Reason != CannotReach {
+			return nil, fmt.Errorf("%s was passed over for %.40q, which is no reason", u.Peer.Short(), u.Reason)
+		}
+		passed[u.Peer] = true
 	}
 	return passed, nil
 }

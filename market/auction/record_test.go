@@ -1,7 +1,10 @@
 package auction_test
 
 import (
+	"bytes"
+	"encoding/hex"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +45,39 @@ func record(tb testing.TB) auction.Record {
 	won, lease := markettest.Signer(12).Key(), attest.Sum([]byte("lease"))
 	r.Award, r.Lease = &won, &lease
 	return r
+}
+
+// far gives an auction a limit on the round trip, and all its offers the same one.
+func far(r *auction.Record, limit, rtt uint64) {
+	r.Latency = limit
+	b := auction.NewBook(r.Rules())
+	for _, e := range r.Entries {
+		e.RTTMS = rtt
+		b.Add(e)
+	}
+	r.Take(b)
+}
+
+// A record of the first version reads, explains its award and is written as it was.
+func TestRecordOfTheFirstVersion(t *testing.T) {
+	text, err := os.ReadFile("testdata/record-1.hex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got auction.Record
+	if err := errors.Join(attest.Unmarshal(stored, &got), got.Decode(), got.Recompute(markettest.NetworkID())); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := attest.Marshal(got); err != nil || !bytes.Equal(again, stored) {
+		t.Errorf("it is written as %x, %v", again, err)
+	}
+	if diff := cmp.Diff(record(t), got); diff != "" {
+		t.Errorf("the same auction today (-today +stored):\n%s", diff)
+	}
 }
 
 // refusal is a signed decline by the peer of that seed.
@@ -93,6 +129,20 @@ func TestRecompute(t *testing.T) {
 		{"nobody acceptable, nobody won", func(t *testing.T, r *auction.Record) {
 			r.Entries, r.Award = r.Entries[3:], nil
 		}, ""},
+		{"first could not be reached", func(_ *testing.T, r *auction.Record) {
+			r.Refusals, r.Unreached = nil, []auction.Unreached{{Peer: *key(11), Reason: auction.RelayLimited}}
+		}, ""},
+		{"passed over for no reason", func(_ *testing.T, r *auction.Record) {
+			r.Refusals, r.Unreached = nil, []auction.Unreached{{Peer: *key(11), Reason: "dear"}}
+		}, "no reason"},
+		{"winner could not be reached", func(_ *testing.T, r *auction.Record) {
+			r.Unreached = []auction.Unreached{{Peer: *key(12), Reason: auction.CannotReach}}
+		}, "ranks first"},
+		{"within the latency", func(_ *testing.T, r *auction.Record) { far(r, 100, 40) }, ""},
+		{"round trip changed", func(_ *testing.T, r *auction.Record) { far(r, 100, 40); r.Entries[1].RTTMS = 39 }, "computed"},
+		{"latency limit changed", func(_ *testing.T, r *auction.Record) { far(r, 100, 40); r.Latency = 90 }, "computed"},
+		{"path changed", func(_ *testing.T, r *auction.Record) { r.Entries[1].Path = market.ReachRelayed }, "computed"},
+		{"surcharge changed", func(_ *testing.T, r *auction.Record) { r.Entries[1].SurchargeBP = 1 }, "computed"},
 		{"all refused", func(t *testing.T, r *auction.Record) {
 			r.Refusals, r.Award = append(r.Refusals, refusal(t, 12, attest.Sum(nil)), refusal(t, 14, attest.Sum(nil))), nil
 		}, ""},

@@ -6,11 +6,14 @@
 package match
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
 
+	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/gpu"
 	"github.com/lacuna-network/lacuna/market"
 )
@@ -26,10 +29,13 @@ type Seller struct {
 	MaxDuration  time.Duration // longest job taken in; 0 = no limit
 	Notice       time.Duration // longest grace given to a job that must go; 0 = any
 	Stopping     bool          // takes in nothing new
+	// Spread, usually the bid's id, chooses among devices of equal memory, so that offers made at the same time to several
+	// renters do not all name the same one: those with the lowest H(Spread ‖ device). Zero chooses the lowest ids.
+	Spread attest.Digest
 }
 
-// Fit returns the devices that serve the bid, in the order of their ids, or why none do. Exactly one of the two is
-// empty.
+// Fit returns the devices that serve the bid, those with the least memory first, or why none do. Exactly one of the two
+// is empty.
 func Fit(b market.Bid, s Seller) ([]gpu.Device, []market.Failure) {
 	var fails []market.Failure
 	fail := func(r market.Reason, wanted, available string, distance uint64) {
@@ -95,11 +101,16 @@ func pick(b market.Bid, s Seller) ([]gpu.Device, []market.Failure) {
 	if len(free) < want {
 		return nil, one(market.Busy, fmt.Sprintf("%d free", want), fmt.Sprintf("%d free of %d", len(free), len(memory)), uint64(want-len(free)))
 	}
-	sort.Slice(free, func(i, j int) bool { // the smallest that does, so that larger ones stay free
-		if free[i].MemBytes != free[j].MemBytes {
-			return free[i].MemBytes < free[j].MemBytes
+	lots := map[string]string{}
+	for _, d := range free {
+		lots[d.ID] = d.ID
+		if !s.Spread.IsZero() {
+			h := attest.Sum(append(s.Spread[:len(s.Spread):len(s.Spread)], d.ID...))
+			lots[d.ID] = string(h[:])
 		}
-		return free[i].ID < free[j].ID
+	}
+	slices.SortFunc(free, func(a, b gpu.Device) int { // the smallest that does, so that larger ones stay free
+		return cmp.Or(cmp.Compare(a.MemBytes, b.MemBytes), strings.Compare(lots[a.ID], lots[b.ID]))
 	})
 	return free[:want], nil
 }

@@ -176,3 +176,33 @@ func TestFitGivesOneOfTheTwo(t *testing.T) {
 		}
 	}
 }
+
+// Offers to several bids name different ones of equal devices, and a bid gets the same ones again.
+func TestSpread(t *testing.T) {
+	s := match.Seller{Free: map[string]bool{}, Place: seller().Place, Workloads: seller().Workloads, Tiers: seller().Tiers}
+	for _, id := range []string{"a", "b", "c", "d"} {
+		s.Devices = append(s.Devices, card(id, "NVIDIA GeForce RTX 4090", 24564))
+		s.Free[id] = true
+	}
+	small := card("small", "NVIDIA GeForce RTX 3060", 12288)
+	s.Devices = append(s.Devices, small)
+	counts := map[string]int{}
+	for i := range 400 {
+		s.Spread = attest.Sum([]byte{byte(i), byte(i >> 8)})
+		s.Free["small"] = i%4 == 0
+		got, fails := match.Fit(bid(), s)
+		again, _ := match.Fit(bid(), s)
+		if fails != nil || !cmp.Equal(got, again) {
+			t.Fatalf("bid %d: %v, then %v; %v", i, got, again, fails)
+		}
+		if s.Free["small"] && got[0].ID != "small" {
+			t.Fatalf("bid %d got %s, the small one does", i, got[0].ID)
+		}
+		counts[got[0].ID]++
+	}
+	for _, id := range []string{"a", "b", "c", "d"} {
+		if n := counts[id]; n < 40 || n > 120 {
+			t.Errorf("%s was named %d times of 300, want about 75: %v", id, n, counts)
+		}
+	}
+}

@@ -67,7 +67,7 @@ type Backend struct {
 	Reputation  func(ctx context.Context, peer attest.Key) (ReputationView, error)
 
 	Join   func(ctx context.Context, targets []string) (Joined, error)
-	Invite func(ctx context.Context) (string, error)
+	Invite func(ctx context.Context, withoutKey bool) (string, error)
 	Config func() []config.Entry
 }
 

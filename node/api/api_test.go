@@ -117,7 +117,9 @@ func fake(got func(string)) api.Backend {
 			say("join %v", targets)
 			return api.Joined{Network: "test-a"}, nil
 		},
-		Invite: func(context.Context) (string, error) { return "lacuna1abc", nil },
+		Invite: func(_ context.Context, withoutKey bool) (string, error) {
+			return fmt.Sprintf("lacuna1%v", withoutKey), nil
+		},
 		Config: func() []config.Entry { return []config.Entry{{Key: "k", Origin: "default"}} },
 	}
 }
@@ -242,7 +244,9 @@ func TestEveryRouteThroughTheClient(t *testing.T) {
 	joined, err := c.Join(ctx, []string{" lacuna1x ", ""})
 	check("Join", err, joined.Network == "test-a" && joined.Joined != nil)
 	invite, err := c.Invite(ctx)
-	check("Invite", err, invite == "lacuna1abc")
+	check("Invite", err, invite == "lacuna1false")
+	invite, err = c.InviteWithoutKey(ctx)
+	check("InviteWithoutKey", err, invite == "lacuna1true")
 	entries, err := c.Config(ctx)
 	check("Config", err, len(entries) == 1 && entries[0].Key == "k")
 	check("Down", c.Down(ctx, true), true)

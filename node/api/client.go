@@ -216,9 +216,15 @@ func (c *Client) Join(ctx context.Context, targets []string) (Joined, error) {
 	return call[Joined](ctx, c, http.MethodPost, "/v1/join", JoinRequest{targets})
 }
 
-// Invite returns one line that another machine can paste.
+// Invite returns one line that another machine can paste. For a private network it holds the key.
 func (c *Client) Invite(ctx context.Context) (string, error) {
 	i, err := call[InviteAnswer](ctx, c, http.MethodGet, "/v1/invite", nil)
+	return i.Invite, err
+}
+
+// InviteWithoutKey is [Client.Invite] without the key of a private network, which then comes another way.
+func (c *Client) InviteWithoutKey(ctx context.Context) (string, error) {
+	i, err := call[InviteAnswer](ctx, c, http.MethodGet, "/v1/invite?without_key=true", nil)
 	return i.Invite, err
 }
 

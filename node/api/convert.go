@@ -79,7 +79,7 @@ func ViewAsk(a market.Ask, score, mean *int, self bool) AskView {
 		lots = append(lots, LotView{Model: l.Model, Class: l.Class, MemBytes: known(l.MemBytes), Count: l.Count, Free: l.Free, Price: l.Price, Simulated: l.Simulated})
 	}
 	return AskView{Peer: a.Provider, Lots: lots, Place: place(a.Place), Tiers: names(a.Tiers), Workloads: names(a.Workloads),
-		ExpiresAt: at(a.ExpiresAt), Agent: a.Agent, Addrs: full(a.Addrs), ScoreBP: score, MeanBP: mean, Self: self}
+		ExpiresAt: at(a.ExpiresAt), Agent: a.Agent, Reach: a.Reach.String(), Addrs: full(a.Addrs), ScoreBP: score, MeanBP: mean, Self: self}
 }
 
 // ViewAuction shows an auction and computes its choice again. A record that does not explain its award is shown all
@@ -95,7 +95,11 @@ func ViewAuction(r auction.Record, network attest.Digest) (AuctionView, error) {
 	v := AuctionView{
 		Bid: r.Bid.ID(), Demand: viewDemand(bid), OpenedAt: at(r.OpenedAt), WindowMS: r.WindowMS, TookMS: r.TookMS, ClosedBy: string(r.ClosedBy),
 		ReferencePrice: known(r.Reference), MaxPrice: r.MaxPrice, Heard: r.Heard, Received: r.Received, DeclineCount: r.DeclineCount,
+		MaxLatencyMS: known(r.Latency), ReceivedKnown: r.ReceivedKnown, DeclinedKnown: r.DeclinedKnown, Unreached: []UnreachedView{},
 		Offers: []OfferView{}, Failed: full(r.Failed), RunnersUp: []attest.Key{}, Follows: r.Follows, DryRun: r.DryRun,
+	}
+	for _, u := range r.Unreached {
+		v.Unreached = append(v.Unreached, UnreachedView(u))
 	}
 	closed := at(r.OpenedAt + int64(r.TookMS))
 	for _, e := range r.Entries {
@@ -135,7 +139,8 @@ func viewOffer(e auction.Entry, theta uint64, closed time.Time) OfferView {
 	o := e.Offer
 	v := OfferView{Peer: o.Provider, Price: o.Price, StartInMS: o.StartInMS, Start: closed.Add(time.Duration(o.StartInMS) * time.Millisecond),
 		Count: len(o.Devices), Place: place(o.Place), MeanBP: e.MeanBP, Known: e.Known, Theta: theta, Score: e.Score,
-		Kept: e.Excluded == "", Excluded: e.Excluded, ArrivedMS: e.ArrivedMS, Simulated: o.Simulated}
+		Kept: e.Excluded == "", Excluded: e.Excluded, ArrivedMS: e.ArrivedMS, Simulated: o.Simulated,
+		Reach: o.Reach.String(), RTTMS: known(e.RTTMS), Path: e.Path.String(), SurchargeBP: e.SurchargeBP, Direct: e.Direct, PlaceFault: e.PlaceFault}
 	for i, d := range o.Devices {
 		if i == 0 {
 			v.Model, v.MemBytes = d.Model, known(d.MemBytes)

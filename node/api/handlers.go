@@ -192,7 +192,11 @@ func (s *Server) join(r *http.Request) (any, error) {
 }
 
 func (s *Server) invite(r *http.Request) (any, error) {
-	line, err := s.o.Backend.Invite(r.Context())
+	without, err := flag(r, "without_key")
+	if err != nil {
+		return nil, err
+	}
+	line, err := s.o.Backend.Invite(r.Context(), without)
 	return InviteAnswer{line}, err
 }
 

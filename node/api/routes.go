@@ -116,7 +116,7 @@ func (s *Server) table() []route {
 		{get, "/v1/reputation/{peer}", "reputation", "A peer's score and every term behind it.", nil, nil, ReputationView{}, formJSON, s.json(s.reputation, b.Reputation != nil)},
 
 		{post, "/v1/join", "join", "Connects to a network.", nil, JoinRequest{}, Joined{}, formJSON, s.json(s.join, b.Join != nil)},
-		{get, "/v1/invite", "invite", "An invite to the network.", nil, nil, InviteAnswer{}, formJSON, s.json(s.invite, b.Invite != nil)},
+		{get, "/v1/invite", "invite", "An invite to the network.", []string{"without_key"}, nil, InviteAnswer{}, formJSON, s.json(s.invite, b.Invite != nil)},
 		{get, "/v1/config", "config", "Every setting in force, and where it comes from.", nil, nil, []config.Entry{}, formJSON,
 			s.json(func(*http.Request) (any, error) { return list(b.Config(), nil) }, b.Config != nil)},
 		{post, "/v1/down", "down", "Stops the peer.", nil, DownRequest{}, Health{}, formJSON, s.json(s.down, b.Down != nil)},

@@ -17,9 +17,14 @@ type Status struct {
 	PID              int               `json:"pid"`
 	Home             string            `json:"home"`
 	UptimeMS         int64             `json:"uptime_ms"`
-	Addrs            []string          `json:"addrs"`
+	Addrs            []string          `json:"addrs"`  // told to others
+	Listen           []string          `json:"listen"` // where it really listens
+	Notes            []string          `json:"notes"`  // what is not as the config asks for, and why
 	Peers            []PeerView        `json:"peers"`
 	Reachability     Reachability      `json:"reachability"`
+	Clock            ClockView         `json:"clock"`
+	Twin             *TwinView         `json:"twin"`     // null = none was seen
+	Relaying         *RelayingView     `json:"relaying"` // null = this peer relays nothing
 	Simulated        bool              `json:"simulated"`
 	Devices          int               `json:"devices"`
 	LeasesRunning    int               `json:"leases_running"`
@@ -30,19 +35,8 @@ type Status struct {
 	ReceivedMicroUSD market.MicroUSD   `json:"received_microusd"`      // of that, settled
 	VouchedMicroUSD  market.MicroUSD   `json:"vouched_to_us_microusd"` // of that, covered by vouchers
 	OwedMicroUSD     market.MicroUSD   `json:"vouched_by_us_microusd"` // what this peer promised as a renter
+	StoreDamaged     int               `json:"store_damaged"`          // records that cannot be read
 	Drops            map[string]uint64 `json:"drops"`                  // what was heard and not acted on, by reason
-}
-
-// PeerView is a connected peer.
-type PeerView struct {
-	Peer      attest.Key `json:"peer"`
-	Addr      string     `json:"addr"`
-	LatencyMS *float64   `json:"latency_ms"` // null = not measured yet
-}
-
-// Reachability is whether others can dial the peer, as they found.
-type Reachability struct {
-	Verdict string `json:"verdict"` // direct, hole-punched, relayed, unreachable or unknown
 }
 
 // DeviceView is one device and what it does.
@@ -62,17 +56,20 @@ type DeviceView struct {
 
 // AskView is a standing ask.
 type AskView struct {
-	Peer      attest.Key `json:"peer"`
-	Lots      []LotView  `json:"lots"`
-	Place     *string    `json:"place"` // null = not told
-	Tiers     []string   `json:"tiers"`
-	Workloads []string   `json:"workloads"`
-	ExpiresAt time.Time  `json:"expires_at"`
-	Agent     string     `json:"agent"`
-	Addrs     []string   `json:"addrs"`
-	ScoreBP   *int       `json:"score_bp"` // null = no own evidence
-	MeanBP    *int       `json:"mean_bp"`  // success rate that auctions rank by; null = no own evidence
-	Self      bool       `json:"self"`
+	Peer       attest.Key `json:"peer"`
+	Lots       []LotView  `json:"lots"`
+	Place      *string    `json:"place"`       // null = not told
+	PlaceFault *string    `json:"place_fault"` // why it cannot be there, by the speed of light; null = nothing speaks against it
+	Tiers      []string   `json:"tiers"`
+	Workloads  []string   `json:"workloads"`
+	ExpiresAt  time.Time  `json:"expires_at"`
+	Agent      string     `json:"agent"`
+	Reach      string     `json:"reach"`      // how others reach it, by its own account; unknown = not told
+	LatencyMS  *float64   `json:"latency_ms"` // round trip; null = not measured
+	Addrs      []string   `json:"addrs"`
+	ScoreBP    *int       `json:"score_bp"` // null = no own evidence
+	MeanBP     *int       `json:"mean_bp"`  // success rate that auctions rank by; null = no own evidence
+	Self       bool       `json:"self"`
 }
 
 // LotView is a number of equal devices on sale.
@@ -96,14 +93,18 @@ type AuctionView struct {
 	ClosedBy       string           `json:"closed_by"`
 	ReferencePrice *market.MicroUSD `json:"reference_price_microusd"` // null = none
 	MaxPrice       market.MicroUSD  `json:"max_price_per_gpu_hour_microusd"`
-	Heard          uint64           `json:"heard"`    // peers on the bid's topics, and those with a direct copy
-	Received       uint64           `json:"received"` // offers, also those not kept
-	Offers         []OfferView      `json:"offers"`   // best first
+	Heard          uint64           `json:"heard"`          // peers on the bid's topics, and those with a direct copy
+	MaxLatencyMS   *uint64          `json:"max_latency_ms"` // longest round trip; null = any
+	Received       uint64           `json:"received"`       // peers that offered, also those not kept
+	ReceivedKnown  uint64           `json:"received_known"` // of these, with own evidence
+	Offers         []OfferView      `json:"offers"`         // best first
 	Declines       []DeclineView    `json:"declines"`
-	DeclineCount   uint64           `json:"decline_count"` // also those not kept
-	Refusals       []DeclineView    `json:"refusals"`      // of awards, in order
-	Failed         []attest.Key     `json:"failed"`        // awarded, but they did not answer
-	Award          *WinnerView      `json:"award"`         // null = nobody
+	DeclineCount   uint64           `json:"decline_count"`  // peers that declined, also those not kept
+	DeclinedKnown  uint64           `json:"declined_known"` // of these, with own evidence
+	Refusals       []DeclineView    `json:"refusals"`       // of awards, in order
+	Failed         []attest.Key     `json:"failed"`         // awarded, but they did not answer
+	Unreached      []UnreachedView  `json:"unreached"`      // passed over before an award, in order
+	Award          *WinnerView      `json:"award"`          // null = nobody
 	RunnersUp      []attest.Key     `json:"runners_up"`
 	Follows        *attest.Digest   `json:"follows"` // the lease whose loss made this choice among the runners-up; null = the first choice
 	DryRun         bool             `json:"dry_run"`
@@ -143,6 +144,19 @@ type OfferView struct {
 	Excluded  string          `json:"excluded,omitempty"`
 	ArrivedMS uint64          `json:"arrived_ms"`
 	Simulated bool            `json:"simulated"`
+
+	Reach       string  `json:"reach"`        // as the provider states it
+	RTTMS       *uint64 `json:"rtt_ms"`       // as measured here; null = not measured
+	Path        string  `json:"path"`         // how the connection ran: direct, hole-punched, relayed or unknown
+	SurchargeBP uint64  `json:"surcharge_bp"` // what the way there adds to the price in the score
+	Direct      bool    `json:"direct"`       // this peer had sent it the bid itself
+	PlaceFault  bool    `json:"place_fault"`  // it cannot be where it says it is
+}
+
+// UnreachedView is a provider that was passed over, since no path to it carries a job. Nothing was signed to it.
+type UnreachedView struct {
+	Peer   attest.Key `json:"peer"`
+	Reason string     `json:"reason"` // relay_limited or unreachable
 }
 
 // DeclineView is a decline of a bid, or a refusal of an award.

@@ -52,10 +52,26 @@ type Identity struct {
 // Network says where the peer is on the network.
 type Network struct {
 	Name      string   // 1 to 32 of a-z, 0-9 and -
-	Listen    []string // multiaddrs
+	Listen    []string // multiaddrs; or [ListenAuto] alone
 	Announce  []string // multiaddrs to tell others; empty = the own ones
 	Bootstrap []string // invites, or multiaddrs that end in /p2p/PEER
 	Profile   string   // hub, provider, light, testnet or "" = by what the peer does
+
+	LAN     bool   // tell and dial private addresses
+	MDNS    bool   // tell and find peers on the local network
+	KeyFile string // of a private network; "" = none; relative paths, here and below, are in the home
+	TLSCert string // certificate chain of WSS addresses in Listen; "" = none
+	TLSKey  string // its private key; "" = none
+	TLSCA   string // certificates to trust beside the system's when WSS is dialled; "" = none
+
+	Hub             bool          // relay signalling for others once they can dial this peer
+	RelayPerDay     uint64        // bytes relayed in 24 h without RelayBulk
+	RelayBulk       bool          // let job data, logs and tunnels of others pass
+	RelayBulkData   uint64        // bytes of one relayed connection each way, with RelayBulk
+	RelayBulkTime   time.Duration // life of one relayed connection, with RelayBulk
+	RelayBulkPerSec uint64        // bytes a second, all relayed connections together, with RelayBulk
+
+	lan, mdns, hub string // as written, until settle; then what is in force
 }
 
 // Auto is the number that stands for "auto" in [Provide].

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +104,17 @@ func TestFaultsNameLineAndWish(t *testing.T) {
 		{"listen", "network:\n  listen: [0.0.0.0:4711]\n", []string{"network.listen: ", "/ip4/0.0.0.0/tcp/4711"}},
 		{"listen port", "network:\n  listen: [/ip4/0.0.0.0/tcp/70000]\n", []string{"network.listen: "}},
 		{"listen family", "network:\n  listen: [/ip6/1.2.3.4/tcp/1]\n", []string{"network.listen: "}},
+		{"listen on auto and more", "network:\n  listen: [auto, /ip4/0.0.0.0/tcp/1]\n", []string{"network.listen: ", "want it alone"}},
+		{"listen on something that is not spoken", "network:\n  listen: [/ip4/0.0.0.0/tcp/1/tls]\n", []string{"network.listen: ", "/tls/ws"}},
+		{"listen on QUIC of another version", "network:\n  listen: [/ip4/0.0.0.0/udp/1/quic]\n", []string{"network.listen: "}},
+		{"listen with a zone", "network:\n  listen: [/ip6/fe80::1%eth0/tcp/1]\n", []string{"network.listen: "}},
+		{"announce auto", "network:\n  announce: [auto]\n", []string{"network.announce: "}},
+		{"lan", "network:\n  lan: true\n", []string{"network.lan: ", "want one of auto, yes, no"}},
+		{"mdns", "network:\n  mdns: yes\n", []string{"network.mdns: ", "want one of auto, on, off"}},
+		{"hub", "network:\n  hub: yes\n", []string{"network.hub: ", "want one of auto, no"}},
+		{"relay without a unit", "network:\n  relay_per_day: 5\n", []string{"network.relay_per_day: ", "no unit"}},
+		{"relay time", "network:\n  relay_bulk_time: 1s\n", []string{"network.relay_bulk_time: ", "want 1m to"}},
+		{"relay rate", "network:\n  relay_bulk_rate: 1kB\n", []string{"network.relay_bulk_rate: ", "at least 10kB"}},
 		{"bootstrap without a peer", "network:\n  bootstrap: [/ip4/192.0.2.1/tcp/1]\n", []string{"want an invite"}},
 		{"relative socket", "api:\n  socket: run/api.sock\n", []string{"api.socket: ", "want an absolute path of at most 103 bytes"}},
 		{"long socket", "api:\n  socket: /" + strings.Repeat("s", 103) + "\n", []string{"api.socket: "}},
@@ -196,8 +208,77 @@ func TestWriteValues(t *testing.T) {
 	}
 }
 
+func TestAutoIsSettledByTheNetwork(t *testing.T) {
+	for _, tt := range []struct {
+		name, file string
+		lan, mdns  bool
+	}{
+		{"main", "", false, true},
+		{"another network", "network: {name: our-lab}", true, true},
+		{"test network", "network: {name: test-a}", true, false},
+		{"main with both chosen", "network: {lan: yes, mdns: off}", true, false},
+		{"test network with both chosen", "network: {name: test, lan: no, mdns: on}", false, true},
+	} {
+		c, err := config.Load(home(t, tt.file), none, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Network.LAN != tt.lan || c.Network.MDNS != tt.mdns {
+			t.Errorf("%s: LAN %v, MDNS %v, want %v, %v", tt.name, c.Network.LAN, c.Network.MDNS, tt.lan, tt.mdns)
+		}
+		for _, e := range c.Explain() {
+			want := map[string]string{"network.lan": map[bool]string{true: "yes", false: "no"}[tt.lan], "network.mdns": map[bool]string{true: "on", false: "off"}[tt.mdns]}[e.Key]
+			if want != "" && e.Value != want {
+				t.Errorf("%s: %s is shown as %q, want %q", tt.name, e.Key, e.Value, want)
+			}
+		}
+	}
+}
+
+func TestNetworkKeys(t *testing.T) {
+	c, err := config.Load(t.TempDir(), none, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := c.Network
+	if !slices.Equal(n.Listen, []string{config.ListenAuto}) || !n.Hub || n.RelayBulk || n.RelayPerDay != 1e9 || n.RelayBulkData != 10e9 ||
+		n.RelayBulkTime != 24*time.Hour || n.RelayBulkPerSec != 10e6 || n.KeyFile+n.TLSCert+n.TLSKey+n.TLSCA != "" {
+		t.Errorf("defaults are %+v", n)
+	}
+	const file = `network:
+  listen: [/ip4/0.0.0.0/tcp/443/tls/ws, /ip6/::/tcp/443/wss, /dns4/hub.example.org/tcp/80/ws, /dns6/hub.example.org/tcp/443/tls/sni/hub.example.org/ws]
+  announce: [/dns/hub.example.org/tcp/443/wss]
+  bootstrap: [/dns4/hub.example.org/tcp/443/tls/ws/p2p/` + peer + `]
+  key_file: network.key
+  tls_cert: /etc/cert.pem
+  tls_key: key.pem
+  tls_ca: ca.pem
+  hub: no
+  relay_per_day: 1.5GiB
+  relay_bulk: true
+  relay_bulk_data: 100GB
+  relay_bulk_time: 1h
+  relay_bulk_rate: 2500kB/s
+`
+	if c, err = config.Load(home(t, file), none, nil); err != nil {
+		t.Fatal(err)
+	}
+	n = c.Network
+	if len(n.Listen) != 4 || len(n.Announce) != 1 || len(n.Bootstrap) != 1 || n.KeyFile != "network.key" || n.TLSCert != "/etc/cert.pem" || n.TLSKey != "key.pem" ||
+		n.TLSCA != "ca.pem" || n.Hub || n.RelayPerDay != 3<<29 || !n.RelayBulk || n.RelayBulkData != 100e9 || n.RelayBulkTime != time.Hour || n.RelayBulkPerSec != 2.5e6 {
+		t.Errorf("values are %+v", n)
+	}
+	want := map[string]string{"network.relay_per_day": "1.5GiB", "network.relay_bulk_data": "100GB", "network.relay_bulk_rate": "2500kB", "network.hub": "no"}
+	for _, e := range c.Explain() {
+		if w, ok := want[e.Key]; ok && e.Value != w {
+			t.Errorf("%s is shown as %q, want %q", e.Key, e.Value, w)
+		}
+	}
+}
+
 func FuzzCheck(f *testing.F) {
 	f.Add("network:\n  name: x\n")
+	f.Add("network: {listen: [/ip4/0.0.0.0/tcp/443/tls/ws], lan: yes, relay_per_day: 5GB}")
 	f.Add("provide: {price: 0.1, tiers: [gold], cpu_slots: auto, place: eu/de}")
 	f.Fuzz(func(t *testing.T, s string) {
 		err := config.Check("f", []byte(s))

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -46,11 +45,23 @@ func (c *Config) keys() []key {
 	return []key{
 		text("identity.file", "identity.key", "file with the peer's private key; a relative path is in the home", &c.Identity.File, noCheck),
 
-		text("network.name", "main", "which network to join; a name that begins with test is a test network", &n.Name, CheckNetwork),
-		texts("network.listen", "/ip4/0.0.0.0/tcp/4711, /ip4/0.0.0.0/udp/4711/quic-v1", "where to listen; port 0 takes any free port", &n.Listen, checkListen),
-		texts("network.announce", "", "addresses to tell others instead of the own ones, for a port that a router forwards", &n.Announce, checkListen),
+		text("network.name", mainNetwork, "which network to join; a name that begins with test is a test network", &n.Name, CheckNetwork),
+		listen("network.listen", "auto", "where to listen; auto: port 4711 or the next free one, TCP and QUIC, IPv4 and IPv6; port 0 takes any free port", &n.Listen),
+		texts("network.announce", "", "addresses to tell others instead of the own ones, for a port that a router forwards", &n.Announce, checkAddr),
 		texts("network.bootstrap", "", "peers to join through: invites, or addresses that end in /p2p/PEER", &n.Bootstrap, checkBootstrap),
 		text("network.profile", "auto", "hub, provider, light, testnet, or auto: by what the peer does", &n.Profile, oneOf("auto", "hub", "provider", "light", "testnet")),
+		text("network.lan", "auto", "tell and dial private addresses: yes, no, or auto: yes on every network but main", &n.lan, oneOf("auto", "yes", "no")),
+		text("network.mdns", "auto", "tell and find peers on the local network: on, off, or auto: on except on test networks", &n.mdns, oneOf("auto", "on", "off")),
+		text("network.key_file", "", "file with the key of a private network, as network.key; it costs QUIC; empty: none; a relative path is in the home", &n.KeyFile, noCheck),
+		text("network.tls_cert", "", "file with the certificate chain of WSS addresses in network.listen, PEM; read again when it changes", &n.TLSCert, noCheck),
+		text("network.tls_key", "", "file with the private key of network.tls_cert, PEM", &n.TLSKey, noCheck),
+		text("network.tls_ca", "", "file with certificates to trust beside the system's when WSS is dialled, PEM", &n.TLSCA, noCheck),
+		text("network.hub", "auto", "relay signalling for peers that cannot be dialled: auto: once others can dial this one; or no", &n.hub, oneOf("auto", "no")),
+		value("network.relay_per_day", "1GB", "most that is relayed for others in 24 hours without network.relay_bulk", &n.RelayPerDay, parseMemory, formatSize),
+		value("network.relay_bulk", "false", "let job data, logs and tunnels of others pass through this peer too", &n.RelayBulk, parseBool, strconv.FormatBool),
+		value("network.relay_bulk_data", "10GB", "most that one relayed connection may carry each way, with network.relay_bulk", &n.RelayBulkData, parseMemory, formatSize),
+		value("network.relay_bulk_time", "24h", "longest that one relayed connection may last, with network.relay_bulk", &n.RelayBulkTime, between(time.Minute, 30*24*time.Hour), strictyaml.FormatDuration),
+		value("network.relay_bulk_rate", "10MB", "most that is relayed in a second, all connections together, with network.relay_bulk", &n.RelayBulkPerSec, parseRate, formatSize),
 
 		value("provide.enabled", "false", "sell what this machine has to spare", &p.Enabled, parseBool, strconv.FormatBool),
 		value("provide.price", "0.10 USD/h", "lowest price of one GPU for one hour", &p.Price, parsePrice, market.MicroUSD.PerHour),
@@ -91,9 +102,27 @@ func (c *Config) settle() {
 	if c.Provide.TrialDevices == Auto {
 		c.Provide.TrialDevices = limits.TrialDevices
 	}
-	if c.Network.Profile == "auto" {
-		c.Network.Profile = ""
+	n := &c.Network
+	if n.Profile == "auto" {
+		n.Profile = ""
 	}
+	if n.lan == "auto" {
+		n.lan = choice(n.Name != mainNetwork, "yes", "no")
+	}
+	if n.mdns == "auto" {
+		n.mdns = choice(!market.IsTestNetwork(n.Name), "on", "off")
+	}
+	n.LAN, n.MDNS, n.Hub = n.lan == "yes", n.mdns == "on", n.hub == "auto"
+}
+
+// mainNetwork is the public network, where a private address belongs to a stranger.
+const mainNetwork = "main"
+
+func choice(yes bool, ifYes, ifNo string) string {
+	if yes {
+		return ifYes
+	}
+	return ifNo
 }
 
 // autoTrial stands for auto until settle; no amount is as large.
@@ -174,40 +203,6 @@ func CheckNetwork(name string) error {
 	return nil
 }
 
-// checkListen finds the common slips in a multiaddr; p2p, which binds it, has the last word.
-func checkListen(s string) error {
-	part := strings.Split(s, "/")
-	bad := fmt.Errorf("address %q: want for example /ip4/0.0.0.0/tcp/4711 or /ip4/0.0.0.0/udp/4711/quic-v1", s)
-	if len(part) < 5 || part[0] != "" || (part[3] != "tcp" && part[3] != "udp") || (part[3] == "udp" && (len(part) < 6 || part[5] != "quic-v1")) {
-		return bad
-	}
-	if _, err := strconv.ParseUint(part[4], 10, 16); err != nil {
-		return bad
-	}
-	switch part[1] {
-	case "ip4", "ip6":
-		if a, err := netip.ParseAddr(part[2]); err != nil || a.Is4() != (part[1] == "ip4") {
-			return bad
-		}
-	case "dns", "dns4", "dns6":
-	default:
-		return bad
-	}
-	return nil
-}
-
-func checkBootstrap(s string) error {
-	if strings.HasPrefix(s, "lacuna1") {
-		return nil
-	}
-	addr, peer, ok := strings.Cut(s, "/p2p/")
-	if !ok || checkListen(addr) != nil {
-		return fmt.Errorf("%.80q: want an invite (lacuna1…), or an address such as /ip4/192.0.2.1/tcp/4711/p2p/12D3KooW…", s)
-	}
-	_, err := attest.ParseKey(peer)
-	return err
-}
-
 func checkSocket(s string) error {
 	if s != "" && (!filepath.IsAbs(s) || len(s) > home.MaxSocket) {
 		return fmt.Errorf("%.120q: want an absolute path of at most %d bytes", s, home.MaxSocket)
@@ -279,6 +274,27 @@ func parseMemory(s string) (uint64, error) {
 		err = fmt.Errorf("%q: want at least 1MiB", s)
 	}
 	return n, err
+}
+
+func parseRate(s string) (uint64, error) {
+	n, err := market.ParseBytes(strings.TrimSuffix(s, "/s"))
+	if err == nil && n < 10_000 {
+		err = fmt.Errorf("%q: want at least 10kB", s)
+	}
+	return n, err
+}
+
+// formatSize prints what was written in powers of ten so again.
+func formatSize(n uint64) string {
+	for _, u := range []struct {
+		name  string
+		bytes uint64
+	}{{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}} {
+		if n >= u.bytes && n%u.bytes == 0 {
+			return strconv.FormatUint(n/u.bytes, 10) + u.name
+		}
+	}
+	return market.FormatBytes(n)
 }
 
 func parseWorkload(s string) (market.Workload, error) {

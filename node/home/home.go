@@ -8,6 +8,7 @@
 //	config.yaml        what the owner set
 //	identity.key       the private key, PEM (PKCS #8), mode 0600
 //	identity.imported  there after an import until the open leases of that key have been abandoned
+//	network.key        the key of a private network, 64 hexadecimal digits, mode 0600; only where the config names it
 //	lock               held by the running daemon; holds its pid for people; is never deleted
 //	store/             Badger
 //	blobs/             content-addressed files

@@ -1,6 +1,7 @@
 package home
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,8 +13,8 @@ import (
 	"github.com/lacuna-network/lacuna/attest"
 )
 
-// MaxPeers is how many known peers are kept, the last seen first.
-const MaxPeers = 256
+// MaxPeers is how many known peers are kept, the best first: those that could be dialled last, then those seen last.
+const MaxPeers = 200
 
 const (
 	maxPeersFile = 1 << 20
@@ -22,19 +23,20 @@ const (
 
 // KnownPeer is a peer that was good to know.
 type KnownPeer struct {
-	Peer   attest.Key `json:"peer"`
-	Addrs  []string   `json:"addrs"`   // multiaddrs without /p2p
-	SeenAt time.Time  `json:"seen_at"` // last connected, UTC
+	Peer     attest.Key `json:"peer"`
+	Addrs    []string   `json:"addrs"`              // multiaddrs without /p2p
+	SeenAt   time.Time  `json:"seen_at"`            // last connected, UTC
+	DialedAt time.Time  `json:"dialed_at,omitzero"` // last reached by dialling it straight, UTC; zero = never
 }
 
-// LoadPeers returns the known peers of a network, last seen first; none if there is no file. An unreadable file is an
+// LoadPeers returns the known peers of a network, best first; none if there is no file. An unreadable file is an
 // error and can be lived with: the peers come from elsewhere then, and [Home.SavePeers] replaces it.
 func (h Home) LoadPeers(network string) ([]KnownPeer, error) {
 	all, err := h.readPeers()
 	return all[network], err
 }
 
-// SavePeers keeps the known peers of a network, at most [MaxPeers], those last seen. Those of other networks stay.
+// SavePeers keeps the known peers of a network, the best [MaxPeers]. Those of other networks stay.
 func (h Home) SavePeers(network string, peers []KnownPeer) error {
 	all, err := h.readPeers()
 	if err != nil {
@@ -44,11 +46,11 @@ func (h Home) SavePeers(network string, peers []KnownPeer) error {
 		all = map[string][]KnownPeer{}
 	}
 	list := slices.Clone(peers)
-	slices.SortStableFunc(list, func(a, b KnownPeer) int { return b.SeenAt.Compare(a.SeenAt) })
+	slices.SortStableFunc(list, func(a, b KnownPeer) int { return cmp.Or(b.DialedAt.Compare(a.DialedAt), b.SeenAt.Compare(a.SeenAt)) })
 	list = list[:min(len(list), MaxPeers)]
 	for i := range list {
 		list[i].Addrs = list[i].Addrs[:min(len(list[i].Addrs), maxAddrs)]
-		list[i].SeenAt = list[i].SeenAt.UTC()
+		list[i].SeenAt, list[i].DialedAt = list[i].SeenAt.UTC(), list[i].DialedAt.UTC()
 	}
 	all[network] = list
 	data, err := json.MarshalIndent(all, "", "  ")

@@ -15,7 +15,7 @@
 //	limits: {price: 0.60 USD/h, budget: 5 USD, duration: 2h, start_within: 2m, interval: 10s, log: 16MiB}
 //	survive: 8h
 //	checkpoint: {path: /ckpt, every: 5m, grace: 30s}
-//	place: {require: [EU], providers: [], exclude: []}
+//	place: {require: [EU], latency: 50ms, providers: [], exclude: []}
 //
 // Naming a gpu or vram without gpus means one GPU. Fields that are known but not in this version are refused by name,
 // never ignored: a job must not run with less than its file asks for.
@@ -58,7 +58,7 @@ var laterFields = map[string]string{
 	"apiVersion": "a Kubernetes Job is not read", "kind": "a Kubernetes Job is not read", "metadata": "a Kubernetes Job is not read",
 	"spec": "a Kubernetes Job is not read",
 
-	"place.prefer": "use place.require", "place.latency": "leave it out", "place.min_success": "leave it out",
+	"place.prefer": "use place.require", "place.min_success": "leave it out",
 	"inputs.private": "inputs go to the winner alone", "inputs.digest": "inputs are files of this machine",
 }
 
@@ -68,14 +68,14 @@ var fieldsOf = map[string]string{
 	"price": "limits.price", "budget": "limits.budget", "duration": "limits.duration", "start_within": "limits.start_within",
 	"interval": "limits.interval", "wasm": "wasm", "name": "name", "survive": "survive", "tier": "tier", "inputs": "inputs",
 	"outputs": "outputs", "checkpoint.path": "checkpoint.path", "checkpoint.every": "checkpoint.every",
-	"checkpoint.grace": "checkpoint.grace", "place.require": "place.require",
+	"checkpoint.grace": "checkpoint.grace", "place.require": "place.require", "place.latency": "place.latency",
 }
 
 // paths are the dotted fields, for suggestions when one stands in the wrong section.
 var paths = []string{
 	"resources.gpus", "resources.gpu", "resources.vram", "resources.cpus", "resources.memory", "resources.disk",
 	"limits.price", "limits.budget", "limits.duration", "limits.start_within", "limits.interval", "limits.log",
-	"checkpoint.every", "checkpoint.grace", "place.require", "place.providers", "place.exclude",
+	"checkpoint.every", "checkpoint.grace", "place.require", "place.latency", "place.providers", "place.exclude",
 	"wasm", "name", "command", "env", "survive", "tier", "inputs", "outputs",
 }
 
@@ -185,6 +185,7 @@ func (r *reader) root(v strictyaml.Value) {
 		"place": func(v strictyaml.Value) {
 			r.fields(v, "place.", map[string]func(strictyaml.Value){
 				"require":   func(v strictyaml.Value) { each(v, &s.Require, market.ParsePlace) },
+				"latency":   func(v strictyaml.Value) { into(v, &s.Latency, strictyaml.Duration) },
 				"providers": func(v strictyaml.Value) { each(v, &s.Providers, attest.ParseKey) },
 				"exclude":   func(v strictyaml.Value) { each(v, &s.Exclude, attest.ParseKey) },
 			})

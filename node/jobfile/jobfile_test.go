@@ -41,7 +41,7 @@ tier: bronze
 limits: {price: 0.60 USD/h, budget: $5, duration: 2h, start_within: 2m, interval: 1s, log: 1MiB}
 survive: 8h
 checkpoint: {path: /ckpt, every: 5m, grace: 30s}
-place: {require: [EU, na/us], providers: [` + peer + `], exclude: []}
+place: {require: [EU, na/us], latency: 50ms, providers: [` + peer + `], exclude: []}
 `
 
 func TestParse(t *testing.T) {
@@ -53,7 +53,7 @@ func TestParse(t *testing.T) {
 		GPUs:    2, CPUs: 4, Models: []string{"RTX 4090", "A100"}, VRAMBytes: 16 << 30, MemBytes: 3 << 29, DiskBytes: 20e9, LogBytes: 1 << 20,
 		Tier: market.Bronze, MaxPrice: 600_000, Budget: 5 * market.USD, Duration: 2 * time.Hour, StartWithin: 2 * time.Minute,
 		Survive: 8 * time.Hour, Interval: time.Second, Checkpoint: "/ckpt", Every: 5 * time.Minute, Grace: 30 * time.Second,
-		Require: []market.Place{{Continent: "eu"}, {Continent: "na", Country: "us"}}, Providers: []attest.Key{key(t)},
+		Require: []market.Place{{Continent: "eu"}, {Continent: "na", Country: "us"}}, Latency: 50 * time.Millisecond, Providers: []attest.Key{key(t)},
 	}
 	got, err := jobfile.Parse([]byte(full), "job.yaml")
 	if err != nil {
@@ -124,6 +124,8 @@ func TestFaultsNameLineAndField(t *testing.T) {
 		{"checkpoint without path", "wasm: a\ncheckpoint: {every: 5m}\n", []string{"checkpoint: no path"}},
 		{"tier", "wasm: a\ntier: diamond\n", []string{"line 2, column 7: tier: tier \"diamond\": want gold, silver or bronze"}},
 		{"place", "wasm: a\nplace: {require: [EU, mars]}\n", []string{"line 2, column 23: place.require[1]: "}},
+		{"latency without a unit", "wasm: a\nplace: {latency: 50}\n", []string{"line 2, column 18: place.latency: duration \"50\" has no unit"}},
+		{"latency of nothing", "wasm: a\nplace: {latency: 1us}\n", []string{"line 2: place.latency: want 1ms to 10s"}},
 		{"peer", "wasm: a\nplace: {providers: joe}\n", []string{"line 2, column 20: place.providers: peer id"}},
 		{"several at once", "wasm: a\nlimits: {price: x, budget: y}\ntier: z\n", []string{"limits.price", "limits.budget", "tier"}},
 	}

@@ -18,6 +18,8 @@ const (
 	askSettle = time.Second            // changes within it go out as one
 	askRetry  = 500 * time.Millisecond // while nobody can be reached; doubles
 	askAlone  = time.Second            // while nobody is connected
+
+	maxAskAddrs = 16
 )
 
 // publish keeps the ask in the network as long as something is for sale.
@@ -27,6 +29,7 @@ func (p *Provider) publish(ctx context.Context) error {
 		p.mu.Lock()
 		changed := p.changed
 		p.mu.Unlock()
+		reach := p.o.Host.ReachChanged()
 		wait := find.Republish - rand.N(askJitter)
 		if err := p.publishOnce(ctx); err != nil && ctx.Err() == nil {
 			retry = min(max(2*retry, askRetry), find.Republish)
@@ -38,7 +41,7 @@ func (p *Provider) publish(ctx context.Context) error {
 		} else {
 			retry = 0
 		}
-		if !waitFor(ctx, wait, changed) {
+		if !waitFor(ctx, wait, changed, reach) {
 			withdraw, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
 			_ = p.withdraw(withdraw) // the ask expires anyway
@@ -47,8 +50,16 @@ func (p *Provider) publish(ctx context.Context) error {
 	}
 }
 
-// waitFor waits for the time to pass, or for a change and a moment more. It returns false when ctx ends.
-func waitFor(ctx context.Context, d time.Duration, changed <-chan struct{}) bool {
+// Republish publishes the ask anew soon, as after a change of this peer's addresses.
+func (p *Provider) Republish() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wake()
+}
+
+// waitFor waits for the time to pass, or for a change of what is for sale or of how this peer is reached, and a moment
+// more. It returns false when ctx ends.
+func waitFor(ctx context.Context, d time.Duration, changed, reach <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -57,6 +68,7 @@ func waitFor(ctx context.Context, d time.Duration, changed <-chan struct{}) bool
 	case <-timer.C:
 		return true
 	case <-changed:
+	case <-reach:
 	}
 	settle := time.NewTimer(askSettle)
 	defer settle.Stop()
@@ -134,10 +146,7 @@ func (p *Provider) buildAsk(now time.Time) (market.Ask, bool, error) {
 	p.askSeq = max(p.askSeq+1, uint64(now.UnixMilli())) // rises across restarts too
 	ask := market.Ask{Version: 1, Provider: p.o.Signer.Key(), Seq: p.askSeq, IssuedAt: now.UnixMilli(),
 		ExpiresAt: now.Add(askLife).UnixMilli(), Lots: lots, Place: p.o.Policy.Place, Workloads: p.o.Policy.Workloads,
-		Tiers: p.o.Policy.Tiers, Addrs: p.o.Host.Addrs(), Agent: p.o.Agent}
-	if len(ask.Addrs) > 16 {
-		ask.Addrs = ask.Addrs[:16]
-	}
+		Tiers: p.o.Policy.Tiers, Addrs: market.PickAddrs(p.o.Host.Addrs(), maxAskAddrs), Agent: p.o.Agent, Reach: p.o.Host.Reach().Verdict}
 	p.ask = &ask
 	return ask, true, nil
 }

@@ -3,8 +3,8 @@ package provider
 import "github.com/prometheus/client_golang/prometheus"
 
 type metrics struct {
-	offers, declines, accepts, refusals, receipts, vouchers prometheus.Counter
-	dropped                                                 *prometheus.CounterVec
+	offers, late, declines, accepts, refusals, receipts, vouchers prometheus.Counter
+	dropped                                                       *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -13,6 +13,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	m := &metrics{
 		offers:   counter("offers", "Offers made."),
+		late:     counter("waiting_offers", "Offers made to bids that waited for a device."),
 		declines: counter("declines", "Bids declined."),
 		accepts:  counter("accepts", "Awards accepted."),
 		refusals: counter("refusals", "Awards refused."),
@@ -22,7 +23,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Messages from renters that were malformed or did not hold, by kind."}, []string{"kind"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.offers, m.declines, m.accepts, m.refusals, m.receipts, m.vouchers, m.dropped)
+		reg.MustRegister(m.offers, m.late, m.declines, m.accepts, m.refusals, m.receipts, m.vouchers, m.dropped)
 	}
 	return m
 }

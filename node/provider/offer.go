@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -11,8 +10,8 @@ import (
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/gpu"
 	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/market/auction"
 	"github.com/lacuna-network/lacuna/market/ledger"
-	"github.com/lacuna-network/lacuna/market/match"
 	"github.com/lacuna-network/lacuna/p2p/bids"
 )
 
@@ -103,7 +102,7 @@ func (p *Provider) DirectBid(ctx context.Context, from attest.Key, e attest.Enve
 // answerBid makes an offer or a decline, or repeats the one it made.
 func (p *Provider) answerBid(e attest.Envelope, b market.Bid) (attest.Envelope, bool) {
 	now := time.Now()
-	if b.Renter == p.o.Signer.Key() || now.UnixMilli() > b.ValidUntil {
+	if b.Renter == p.o.Signer.Key() || now.UnixMilli() > b.ValidUntil+market.ClockTolerance.Milliseconds() {
 		return attest.Envelope{}, false
 	}
 	id := e.ID()
@@ -127,25 +126,15 @@ func (p *Provider) decide(id attest.Digest, b market.Bid, now time.Time) (attest
 	if err != nil {
 		return p.declineBid(id, []market.Failure{{Reason: market.Unreadable, Wanted: "devices", Available: "cannot be read"}}, now)
 	}
-	chosen, fails := match.Fit(b, match.Seller{Devices: devices, Free: free, Place: p.o.Policy.Place,
-		Workloads: p.o.Policy.Workloads, Tiers: p.o.Policy.Tiers, HostMemBytes: p.o.Policy.HostMem,
-		MaxDuration: p.o.Policy.MaxDuration, Notice: p.o.Policy.Notice, Stopping: p.draining})
-	if len(fails) == 0 {
-		fails = p.creditFails(b.Renter, len(chosen), p.priceOf(chosen), b, now)
-	}
+	chosen, fails := p.fit(id, b, devices, free, now)
+	p.await(id, b, fails, now)
 	if len(fails) > 0 {
-		if !sampled(id, p.o.Signer.Key(), b.DeclineBP) {
+		if !auction.Sampled(id, p.o.Signer.Key(), b.DeclineBP) {
 			return attest.Envelope{}, false
 		}
 		return p.declineBid(id, fails, now)
 	}
 	return p.offer(id, b, chosen, now)
-}
-
-// sampled reports whether this provider is among the share of providers that may decline.
-func sampled(bid attest.Digest, key attest.Key, bp uint64) bool {
-	h := attest.Sum(append(bid[:], key[:]...))
-	return binary.BigEndian.Uint64(h[:])%10_000 < bp
 }
 
 func (p *Provider) declineBid(bid attest.Digest, fails []market.Failure, now time.Time) (attest.Envelope, bool) {
@@ -175,7 +164,8 @@ func (p *Provider) priceOf(devices []gpu.Device) market.MicroUSD {
 
 func (p *Provider) offer(bid attest.Digest, b market.Bid, devices []gpu.Device, now time.Time) (attest.Envelope, bool) {
 	o := market.Offer{Version: 1, Bid: bid, Provider: p.o.Signer.Key(), Price: p.priceOf(devices), IntervalMS: b.IntervalMS,
-		FirmUntil: now.Add(p.o.Policy.Firm).UnixMilli(), Nonce: newNonce(), Place: p.o.Policy.Place, Tier: b.Tier}
+		FirmUntil: now.Add(p.o.Policy.Firm).UnixMilli(), Nonce: newNonce(), Place: p.o.Policy.Place, Tier: b.Tier,
+		Reach: p.o.Host.Reach().Verdict}
 	for _, d := range devices {
 		o.Devices = append(o.Devices, market.OfferedDevice{ID: market.NewDeviceID(o.Provider, d.ID), Name: d.Name, Model: d.Model, MemBytes: d.MemBytes})
 		o.Simulated = o.Simulated || d.Simulated

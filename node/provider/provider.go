@@ -4,6 +4,7 @@
 //
 //	ask.go      what is for sale, published again well inside its expiry
 //	offer.go    a bid is heard: match → plan → price → offer or decline, straight back
+//	waiting.go  bids that found all devices busy: when some are free, the oldest that fits is offered to
 //	accept.go   an award comes: terms, credit, devices → both signatures, or a signed refusal
 //	tenancy.go  one lease in force: its state, its receipts, its log, what the other side has of them
 //	execute.go  start: inputs arrive, the process runs, every interval a receipt
@@ -103,8 +104,9 @@ type Provider struct {
 	credit    *credit
 	offers    map[attest.Digest]*standing // by offer id
 	answers   map[attest.Digest]*answered // by bid id
-	tenancies map[attest.Digest]*tenancy  // by lease id
-	faulty    map[string]string           // device id → what is wrong
+	queue     queue
+	tenancies map[attest.Digest]*tenancy // by lease id
+	faulty    map[string]string          // device id → what is wrong
 	draining  bool
 	askSeq    uint64
 	ask       *market.Ask
@@ -146,7 +148,7 @@ func New(o Options) (*Provider, error) {
 	return &Provider{
 		o: o, log: o.Logger, metrics: newMetrics(o.Registerer), network: attest.NetworkID(o.Network),
 		plan: plan.New(), credit: newCredit(),
-		offers: map[attest.Digest]*standing{}, answers: map[attest.Digest]*answered{}, tenancies: map[attest.Digest]*tenancy{},
+		offers: map[attest.Digest]*standing{}, answers: map[attest.Digest]*answered{}, queue: newQueue(), tenancies: map[attest.Digest]*tenancy{},
 		faulty: map[string]string{}, changed: make(chan struct{}), up: make(chan struct{}),
 	}, nil
 }
@@ -169,6 +171,7 @@ func (p *Provider) Run(ctx context.Context) error {
 	close(p.up)
 	group.Go(func() error { return p.publish(ctx) })
 	group.Go(func() error { return p.watch(ctx) })
+	group.Go(func() error { return p.offerWaiting(ctx) })
 	err := group.Wait()
 	if ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled)) {
 		return nil

@@ -4,34 +4,57 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/lacuna-network/lacuna/attest"
-	"github.com/lacuna-network/lacuna/gpu"
 	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/market/auction"
 	"github.com/lacuna-network/lacuna/p2p/bids"
 	"github.com/lacuna-network/lacuna/p2p/deal"
-	"github.com/lacuna-network/lacuna/p2p/find"
 )
 
-// openAuction is one auction while its window is open, and its record afterwards.
+// openAuction is one announcement of a job's demand: an auction while its window is open, and a bid that may still be
+// offered to afterwards, see [vigil].
 type openAuction struct {
 	record  auction.Record
+	number  int // under which the record is kept
+	id      attest.Digest
 	bid     market.Bid
 	book    *auction.Book
 	opened  time.Time
-	answers chan answer
-	outrun  int                    // awards refused because another one came first
-	busy    int                    // declines whose only reason is that all devices are taken
-	seen    map[attest.Digest]bool // answers judged; one may come by gossip and again directly
-	unheard map[attest.Key]bool    // providers that the spec names and that have not answered
+	answers chan answer // the vigil's
 	class   string
+
+	mu     sync.Mutex
+	chosen map[attest.Key]bool // peers that get a direct copy
+
+	// What follows belongs to the job's own goroutine.
+	told    bool                // the event about the bid is out
+	held    []Event             // answers that came before
+	early   bool                // an offer ends the window
+	fresh   bool                // an offer that can win came since the last award was tried
+	passed  map[attest.Key]bool // peers that were asked first, and refused or could not be asked
+	outrun  int                 // awards refused because another one came first
+	busy    int                 // declines whose only reason is that all devices are taken
+	unheard map[attest.Key]bool // providers that the spec names and that have not answered
+}
+
+// choose notes that the peer gets a direct copy.
+func (a *openAuction) choose(k attest.Key) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.chosen[k] = true
+}
+
+func (a *openAuction) isChosen(k attest.Key) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.chosen[k]
 }
 
 type answer struct {
+	to   *openAuction
 	from attest.Key
 	env  attest.Envelope
 }
@@ -39,87 +62,124 @@ type answer struct {
 // answerQueue bounds the answers that wait to be judged; of a flood, the rest is told to be too late.
 const answerQueue = 1024
 
-// maxJudged bounds the answers that one auction looks at.
-const maxJudged = 50_000
-
 // recentPrices is how many clearing prices make the reference price.
 const recentPrices = 15
 
 // holdAuction announces the job's demand and collects the answers until the window closes.
-func (r *Renter) holdAuction(ctx context.Context, t *task) (*openAuction, error) {
-	j := t.snapshot()
-	a, env, err := r.openAuction(t, j)
+func (r *Renter) holdAuction(ctx context.Context, v *vigil) (*openAuction, error) {
+	a, env, err := r.openAuction(v)
 	if err != nil {
 		return nil, err
 	}
 	r.metrics.auctions.Inc()
-	bid := env.ID()
-	r.mu.Lock()
-	r.auctions[bid] = a
-	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		delete(r.auctions, bid)
-		r.mu.Unlock()
-	}()
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(a.record.WindowMS)*time.Millisecond)
+	v.open(a)
+	window, cancel := context.WithTimeout(ctx, time.Duration(a.record.WindowMS)*time.Millisecond)
 	defer cancel()
-	direct := r.sendDirect(ctx, a, env, j)
-	heard, err := r.o.Bids.Publish(ctx, env, a.classes(), a.places())
-	if err != nil && !errors.Is(err, bids.ErrNobody) && ctx.Err() == nil {
-		return nil, fmt.Errorf("announce bid: %w", err)
-	}
-	t.emit(Event{Kind: EvBid, Bid: &BidEvent{ID: bid, Heard: heard, WindowMS: a.record.WindowMS}})
-	evidence := newScores(r)
+	direct := r.sendDirect(window, a, env, v.t.snapshot())
+	announced, heard := r.announce(window, a, env), announcement{}
 	a.record.ClosedBy = auction.ByWindow
 	for open := true; open; {
 		select {
-		case <-ctx.Done():
+		case <-window.Done():
 			open = false
-		case ans := <-a.answers:
-			if r.judge(t, a, ans, evidence) {
-				a.record.ClosedBy, open = auction.ByEarly, false
-			}
+		case ans := <-v.answers:
+			v.judge(window, ans)
+		case m := <-v.measured:
+			v.asked--
+			v.enter(m)
+		case heard = <-announced:
+			announced = nil
+			v.tellBid(a, heard)
+		}
+		if a.early {
+			a.record.ClosedBy, open = auction.ByEarly, false
 		}
 	}
 	cancel()
-	for waiting := len(a.answers); waiting > 0; waiting-- { // they came in time; announcing the bid may take the whole window
-		r.judge(t, a, <-a.answers, evidence)
+	v.settle(window)
+	if announced != nil {
+		heard = <-announced
+		v.tellBid(a, heard)
 	}
-	a.record.Heard = uint64(max(heard, <-direct)) // mostly the same peers
+	if heard.err != nil {
+		return nil, fmt.Errorf("announce bid: %w", heard.err)
+	}
+	a.record.Heard = uint64(max(heard.peers, <-direct)) // mostly the same peers
 	a.record.TookMS = uint64(time.Since(a.opened).Milliseconds())
-	a.record.Entries, a.record.Received = a.book.Entries(), uint64(a.book.Received)
+	a.book.Revise(func(e *auction.Entry) { e.Path = r.pathTo(e.Offer.Provider) }) // a hole may have been punched meanwhile
+	a.record.Take(a.book)
+	r.noteCrowd(a)
 	return a, r.ctx.Err() // not the window's own end
 }
 
+// announcement is what came of announcing a bid.
+type announcement struct {
+	peers int // that heard it, as far as is known
+	err   error
+}
+
+// announce spreads the bid. It may take the whole window, while answers to direct copies come in already. The channel tells
+// how many hear it; that nobody does, or that the window was over, is no error.
+func (r *Renter) announce(window context.Context, a *openAuction, env attest.Envelope) <-chan announcement {
+	done := make(chan announcement, 1)
+	r.group.Go(func() error {
+		heard, err := r.o.Bids.Publish(window, env, a.classes(), a.places())
+		if errors.Is(err, bids.ErrNobody) || window.Err() != nil {
+			err = nil
+		}
+		done <- announcement{heard, err}
+		return nil
+	})
+	return done
+}
+
 // openAuction makes and signs the bid.
-func (r *Renter) openAuction(t *task, j Job) (*openAuction, attest.Envelope, error) {
-	now := time.Now()
+func (r *Renter) openAuction(v *vigil) (*openAuction, attest.Envelope, error) {
+	now, t := time.Now(), v.t
+	j := t.snapshot()
 	s := j.Spec
 	rtt, _ := r.o.Host.MedianRTT() // 0 while unknown
 	window := auction.Window(rtt)
 	left := s.Duration - ranTime(j)
+	class := bidClass(s)
+	announce := now.Add(max(10*time.Second, window)).UnixMilli()
 	b := market.Bid{Version: 1, Renter: r.o.Signer.Key(), Request: requestID(j), Seq: uint64(j.Attempts) + 1, IssuedAt: now.UnixMilli(),
-		AnnounceUntil: now.Add(max(10*time.Second, window)).UnixMilli(), ValidUntil: now.Add(max(30*time.Second, s.StartWithin)).UnixMilli(),
+		AnnounceUntil: announce, ValidUntil: max(announce, v.deadline.UnixMilli()),
 		Workload: market.WASM, Count: uint64(s.Count()), Class: vendorOf(s), Models: s.Models, MemBytes: s.VRAMBytes, HostMemBytes: s.MemBytes,
 		DurationMS: uint64(max(left, time.Second).Milliseconds()), StartWithinMS: uint64(s.StartWithin.Milliseconds()), Tier: s.Tier,
-		Require: s.Require, GraceMS: uint64(s.Grace.Milliseconds()), ReplyTo: r.replyTo(), DeclineBP: 10_000,
-		IntervalMS: uint64(s.Interval.Milliseconds()), Simulated: market.IsTestNetwork(r.o.Network)}
-	env, err := r.o.Signer.Sign(market.BidDomain, b)
+		Require: s.Require, GraceMS: uint64(s.Grace.Milliseconds()), ReplyTo: market.PickAddrs(r.o.Host.Addrs(), replyAddrs),
+		DeclineBP: auction.DeclineBP(r.crowdOf(class)), IntervalMS: uint64(s.Interval.Milliseconds()), Simulated: market.IsTestNetwork(r.o.Network)}
+	env, err := r.signBid(&b)
 	if err != nil {
 		return nil, env, fmt.Errorf("make bid: %w", err)
 	}
-	class := bidClass(s)
-	theta := auction.Theta(s)
-	rules := auction.Rules{Bid: env.ID(), Demand: b, Theta: theta, MaxPrice: s.MaxPrice, StartWithin: s.StartWithin, Providers: s.Providers,
-		Exclude: append(s.Exclude[:len(s.Exclude):len(s.Exclude)], t.failedProviders()...)}
-	a := &openAuction{bid: b, book: auction.NewBook(rules), opened: now, answers: make(chan answer, answerQueue), class: class, seen: map[attest.Digest]bool{}, unheard: map[attest.Key]bool{},
-		record: auction.Record{Bid: env, OpenedAt: now.UnixMilli(), WindowMS: uint64(window.Milliseconds()), Reference: r.reference(class),
-			Theta: theta, MaxPrice: s.MaxPrice, StartWithin: uint64(s.StartWithin.Milliseconds()), Providers: rules.Providers, Exclude: rules.Exclude}}
+	rec := auction.Record{Bid: env, OpenedAt: now.UnixMilli(), WindowMS: uint64(window.Milliseconds()), Reference: r.reference(class),
+		Theta: auction.Theta(s), MaxPrice: s.MaxPrice, StartWithin: uint64(s.StartWithin.Milliseconds()), Latency: uint64(s.Latency.Milliseconds()),
+		Providers: s.Providers, Exclude: append(s.Exclude[:len(s.Exclude):len(s.Exclude)], t.failedProviders()...)}
+	a := &openAuction{record: rec, number: j.Attempts + 1, id: env.ID(), bid: b, book: auction.NewBook(rec.Rules()), opened: now,
+		answers: v.answers, class: class, chosen: map[attest.Key]bool{}, passed: map[attest.Key]bool{}, unheard: map[attest.Key]bool{}}
 	for _, k := range s.Providers {
 		a.unheard[k] = true
 	}
 	return a, env, t.update(func(j *Job) { j.State, j.Attempts = JobBidding, j.Attempts+1 })
+}
+
+// replyAddrs is how many addresses a bid names at most. An address that leads through a relay takes about 110 bytes.
+const replyAddrs = 4
+
+// signBid signs the bid, with as many addresses as it has room for.
+func (r *Renter) signBid(b *market.Bid) (attest.Envelope, error) {
+	for {
+		env, err := r.o.Signer.Sign(market.BidDomain, *b)
+		if err != nil {
+			return env, err
+		}
+		raw, err := attest.MarshalEnvelope(env)
+		if err != nil || len(raw) <= market.MaxBidBytes || len(b.ReplyTo) == 0 {
+			return env, err
+		}
+		b.ReplyTo = b.ReplyTo[:len(b.ReplyTo)-1]
+	}
 }
 
 // requestID is the same for all auctions of one job.
@@ -128,83 +188,30 @@ func requestID(j Job) market.Nonce {
 	return market.Nonce(d[:16])
 }
 
-func (r *Renter) replyTo() []string {
-	addrs := r.o.Host.Addrs()
-	return addrs[:min(len(addrs), 4)] // a bid stays below 1 KiB
+// crowdOf returns how many peers are expected to hear a bid of the class, by the auctions before; 0 = nothing is known.
+func (r *Renter) crowdOf(class string) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.crowds[class]
 }
 
-// bidClass is the lowest class that serves the spec, the name under which prices are remembered.
-func bidClass(s market.Spec) string {
-	if s.GPUs == 0 {
-		return gpu.ClassCPU
-	}
-	if len(s.Models) > 0 {
-		if c := classOfModel(s.Models[0]); c != "" {
-			return c
-		}
-	}
-	return gpu.ClassOf(gpu.NVIDIA, s.VRAMBytes)
+// noteCrowd learns how many peers hear a bid of the class. It forgets slowly, so that one auction that nobody answered
+// does not bring the declines of all.
+func (r *Renter) noteCrowd(a *openAuction) {
+	n := max(auction.Crowd(a.book.Tally, a.bid.DeclineBP), a.record.Heard)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.crowds[a.class] = max(n, r.crowds[a.class]/2)
 }
 
-func classOfModel(name string) string {
-	for _, m := range gpu.Lookup(name) {
-		return m.Class()
-	}
-	return ""
-}
-
-// classes are the topics' classes that the bid goes to: those of the models wanted, or the class of the memory wanted
-// and all above it.
-func (a *openAuction) classes() []string {
-	if a.bid.Class == gpu.ClassCPU {
-		return []string{gpu.ClassCPU}
-	}
-	seen := map[string]bool{}
-	var out []string
-	add := func(c string) {
-		if c != "" && !seen[c] {
-			seen[c] = true
-			out = append(out, c)
-		}
-	}
-	for _, name := range a.bid.Models {
-		for _, m := range gpu.Lookup(name) {
-			add(m.Class())
-		}
-	}
-	if len(a.bid.Models) == 0 {
-		for _, v := range []gpu.Vendor{gpu.NVIDIA, gpu.AMD, gpu.Intel} {
-			if a.bid.Class == "any" || a.bid.Class == string(v) {
-				for _, c := range gpu.ClassesFrom(v, a.bid.MemBytes) {
-					add(c)
-				}
-			}
-		}
-	}
-	return out
-}
-
-// places are the topics' places: the continents that the bid asks for, or any.
-func (a *openAuction) places() []string {
-	seen := map[string]bool{}
-	var out []string
-	for _, p := range a.bid.Require {
-		if !seen[p.Continent] {
-			seen[p.Continent] = true
-			out = append(out, p.Continent)
-		}
-	}
-	if len(out) == 0 {
-		out = []string{market.AnyPlace}
-	}
-	return out
-}
+// errNotSender is why an answer is dropped before it is looked at.
+var errNotSender = errors.New("malformed, or not of the sender")
 
 // Answer takes an offer or a decline that came for one of the open auctions.
 func (r *Renter) Answer(ctx context.Context, from attest.Key, e attest.Envelope) deal.Code {
 	about, ok := aboutBid(e)
 	if !ok || e.Signer != from {
-		r.drop("answer", errors.New("malformed, or not of the sender"))
+		r.drop("answer", errNotSender)
 		return deal.Refused
 	}
 	r.mu.Lock()
@@ -214,7 +221,7 @@ func (r *Renter) Answer(ctx context.Context, from attest.Key, e attest.Envelope)
 		return deal.Closed
 	}
 	select {
-	case a.answers <- answer{from, e}:
+	case a.answers <- answer{a, from, e}:
 		return deal.OK
 	default:
 		return deal.Closed
@@ -234,54 +241,6 @@ func aboutBid(e attest.Envelope) (attest.Digest, bool) {
 	return attest.Digest{}, false
 }
 
-// judge takes one answer into the auction. It reports whether the auction closes early. What does not hold is dropped.
-func (r *Renter) judge(t *task, a *openAuction, ans answer, scores *scores) bool {
-	bid, id := a.record.Bid.ID(), ans.env.ID()
-	if a.seen[id] || len(a.seen) >= maxJudged {
-		return false
-	}
-	a.seen[id] = true
-	if ans.env.Domain == market.DeclineDomain {
-		d, err := market.OpenDecline(ans.env, r.network, bid)
-		if err != nil {
-			r.drop("decline", err)
-			return false
-		}
-		delete(a.unheard, d.Provider)
-		a.record.DeclineCount++
-		if len(d.Failures) == 1 && d.Failures[0].Reason == market.Busy {
-			a.busy++
-		}
-		if len(a.record.Declines) < auction.MaxDeclines {
-			a.record.Declines = append(a.record.Declines, ans.env)
-			t.emit(Event{Kind: EvDecline, Decline: &DeclineEvent{Peer: d.Provider, Failures: d.Failures}})
-		}
-		return false
-	}
-	o, err := market.OpenOffer(ans.env, r.network, bid, time.Now())
-	if err == nil {
-		err = o.Answers(a.bid)
-	}
-	if err != nil {
-		r.drop("offer", err)
-		return false
-	}
-	delete(a.unheard, o.Provider)
-	mean, known := scores.mean(o.Provider)
-	e := a.book.Add(auction.Entry{Envelope: ans.env, Offer: o, MeanBP: mean, Known: known, ArrivedMS: uint64(time.Since(a.opened).Milliseconds())})
-	t.emit(Event{Kind: EvOffer, Offer: &OfferEvent{Peer: o.Provider, Price: o.Price, Model: o.Devices[0].Model, Count: len(o.Devices),
-		MemBytes: o.Devices[0].MemBytes, Place: o.Place.String(), MeanBP: mean, Known: known, Score: e.Score, Excluded: e.Excluded,
-		AfterMS: e.ArrivedMS, Simulated: o.Simulated}})
-	return auction.ClosesEarly(e, a.record.Reference)
-}
-
-// worthRepeating reports whether another announcement may bring an acceptable offer without the renter changing
-// anything: nobody has answered yet, or somebody's devices are only busy or went to another award meanwhile. Where the spec names providers, the offers of
-// others do not count as answers: a named one that is slow to dial back would else lose the job to those who cannot win.
-func (a *openAuction) worthRepeating() bool {
-	return len(a.unheard) > 0 || a.outrun > 0 || a.record.Received == 0 && (a.record.DeclineCount == 0 || a.busy > 0)
-}
-
 // reference is the median of recent clearing prices, 0 for none.
 func (r *Renter) reference(class string) market.MicroUSD {
 	recent, err := r.o.Store.Prices(class, recentPrices)
@@ -294,118 +253,4 @@ func (r *Renter) reference(class string) market.MicroUSD {
 		prices[i] = market.MicroUSD(p.Micro)
 	}
 	return auction.Reference(prices)
-}
-
-// sendDirect sends the bid itself to a few peers, so that no hub can choose what the renter sees: own past providers,
-// and asks found in two look-ups. The channel tells how many copies went out, once ctx has ended.
-func (r *Renter) sendDirect(ctx context.Context, a *openAuction, env attest.Envelope, j Job) <-chan int {
-	total := make(chan int, 1)
-	targets := make(chan target, auction.DirectCopies)
-	go func() {
-		defer close(targets)
-		r.directTargets(ctx, a, j, targets)
-	}()
-	go func() {
-		sent, done := 0, make(chan struct{}, auction.DirectCopies)
-		for t := range targets {
-			sent++
-			go func() {
-				defer func() { done <- struct{}{} }()
-				reply, ok, err := r.o.Deal.SendBid(ctx, t.peer, t.addrs, env)
-				if err != nil {
-					r.log.Debug("bid was not answered directly", "peer", t.peer, "err", err)
-				}
-				if err != nil || !ok {
-					return
-				}
-				select {
-				case a.answers <- answer{t.peer, reply}:
-				default:
-				}
-			}()
-		}
-		for range sent {
-			<-done
-		}
-		<-ctx.Done()
-		total <- sent
-	}()
-	return total
-}
-
-type target struct {
-	peer  attest.Key
-	addrs []string
-}
-
-// directTargets finds whom to send a bid directly: the providers that the spec names, half of the rest from own
-// experience, then asks.
-func (r *Renter) directTargets(ctx context.Context, a *openAuction, j Job, out chan<- target) {
-	seen := map[attest.Key]bool{r.o.Signer.Key(): true}
-	for _, k := range j.Spec.Exclude {
-		seen[k] = true
-	}
-	n := 0
-	send := func(k attest.Key, addrs []string) bool {
-		if seen[k] || n >= auction.DirectCopies {
-			return n < auction.DirectCopies
-		}
-		seen[k] = true
-		n++
-		select {
-		case out <- target{k, addrs}:
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
-	for _, k := range j.Spec.Providers {
-		if !send(k, nil) {
-			return
-		}
-	}
-	past, err := r.o.Store.EvidencePeers()
-	if err != nil {
-		r.log.Warn("own experience cannot be read", "err", err)
-	}
-	for i, k := range shuffled(past) {
-		if i >= auction.DirectCopies/2 || !send(k, nil) {
-			break
-		}
-	}
-	for ask := range r.twoLookups(ctx, a) {
-		if !send(ask.Provider, ask.Addrs) {
-			return
-		}
-	}
-}
-
-// twoLookups looks among the asks that may serve the bid and, at the same time, among all: who cannot serve it may say
-// why.
-func (r *Renter) twoLookups(ctx context.Context, a *openAuction) <-chan market.Ask {
-	found := make(chan market.Ask)
-	var both sync.WaitGroup
-	for _, q := range []find.Query{{Classes: a.classes(), Places: a.places(), Limit: auction.DirectCopies}, {Limit: auction.DirectCopies}} {
-		both.Go(func() { // ends with ctx
-			for x := range r.o.Find.Lookup(ctx, q) {
-				select {
-				case found <- x.Ask:
-				case <-ctx.Done():
-					return
-				}
-			}
-		})
-	}
-	go func() {
-		both.Wait()
-		close(found)
-	}()
-	return found
-}
-
-// shuffled returns the keys in random order, so that nobody can count on being asked.
-func shuffled(keys []attest.Key) []attest.Key {
-	out := append([]attest.Key(nil), keys...)
-	rand.Shuffle(len(out), func(i, k int) { out[i], out[k] = out[k], out[i] })
-	return out
 }

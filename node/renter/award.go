@@ -18,29 +18,29 @@ import (
 // awardTimeout is how long a provider may take to countersign.
 const awardTimeout = 3 * time.Second
 
-// award asks the offers that can win, best first, until one provider countersigns. The auction is stored whole,
-// whatever comes of it. It returns nil without error if nobody did.
-func (r *Renter) award(ctx context.Context, t *task, work prepared, a *openAuction) (*hire, runnersUp, error) {
-	ranked := auction.Clear(a.record.Bid.ID(), a.record.Entries)
+// award asks the offers that can win and were not asked yet, best first, until one provider countersigns. A provider to
+// which there is no path that carries a job is passed over before anything is signed. The auction is stored whole, whatever
+// comes of it. It returns nil without error if nobody did.
+func (r *Renter) award(ctx context.Context, v *vigil, work prepared, a *openAuction) (*hire, runnersUp, error) {
+	t := v.t
+	a.fresh = false
+	ranked := slices.DeleteFunc(auction.Clear(a.id, a.record.Entries), func(e auction.Entry) bool { return a.passed[e.Offer.Provider] })
 	for i, e := range ranked {
-		h, refusal, err := r.awardTo(ctx, t, work, e)
-		switch {
-		case err != nil:
-			return nil, runnersUp{}, errors.Join(err, r.saveAuction(t, a.record))
-		case refusal != nil:
-			a.record.Refusals = append(a.record.Refusals, refusal.env)
-			t.emit(Event{Kind: EvRefused, Decline: &refusal.DeclineEvent})
+		a.passed[e.Offer.Provider] = true
+		h, refusal, err := r.tryAward(ctx, v, work, ranked[i:], &a.record)
+		if err != nil {
+			return nil, runnersUp{}, errors.Join(err, r.saveAuction(t, a.number, a.record))
+		}
+		if refusal != nil {
 			if f := refusal.Failures; len(f) == 1 && (f[0].Reason == market.Sold || f[0].Reason == market.OfferGone) {
 				a.outrun++
 			}
-			continue
-		case h == nil:
-			a.record.Failed = append(a.record.Failed, e.Offer.Provider)
+		}
+		if h == nil {
 			continue
 		}
-		a.record.Award, a.record.Lease = &h.provider, &h.id
 		rest := runnersUp{a.record, ranked[i+1:]}
-		if err := r.saveAuction(t, a.record); err != nil {
+		if err := r.saveAuction(t, a.number, a.record); err != nil {
 			return nil, rest, err
 		}
 		if err := r.o.Store.AddPrice(a.class, time.Now().UnixMilli(), uint64(h.lease.Price)); err != nil {
@@ -56,7 +56,36 @@ func (r *Renter) award(ctx context.Context, t *task, work prepared, a *openAucti
 			}
 		})
 	}
-	return nil, runnersUp{}, r.saveAuction(t, a.record)
+	return nil, runnersUp{}, r.saveAuction(t, a.number, a.record)
+}
+
+// tryAward asks the provider of the first of these offers. What comes of it is written into the record. It returns the
+// hire, or a signed refusal, or neither where the provider could not be reached or did not answer; an error is a fault on
+// this side.
+func (r *Renter) tryAward(ctx context.Context, v *vigil, work prepared, ranked []auction.Entry, rec *auction.Record) (*hire, *refusal, error) {
+	provider := ranked[0].Offer.Provider
+	why, err := v.reach(ctx, ranked)
+	if err != nil {
+		return nil, nil, err
+	}
+	if why != "" {
+		rec.Unreached = append(slices.Clone(rec.Unreached), auction.Unreached{Peer: provider, Reason: why})
+		v.t.emit(Event{Kind: EvUnreached, Unreached: &UnreachedEvent{Peer: provider, Reason: why}})
+		return nil, nil, nil
+	}
+	h, refusal, err := r.awardTo(ctx, v.t, work, ranked[0])
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case refusal != nil:
+		rec.Refusals = append(slices.Clone(rec.Refusals), refusal.env)
+		v.t.emit(Event{Kind: EvRefused, Decline: &refusal.DeclineEvent})
+	case h == nil:
+		rec.Failed = append(slices.Clone(rec.Failed), provider)
+	default:
+		rec.Award, rec.Lease = &h.provider, &h.id
+	}
+	return h, refusal, nil
 }
 
 func awardEvent(h *hire, e auction.Entry, rec auction.Record, rest []auction.Entry) *AwardEvent {
@@ -71,14 +100,16 @@ func awardEvent(h *hire, e auction.Entry, rec auction.Record, rest []auction.Ent
 	return ev
 }
 
-func (r *Renter) saveAuction(t *task, rec auction.Record) error {
+// saveAuction writes the record with that number among the job's. A record that is there is replaced: an offer to a bid
+// that waits may come long after the window.
+func (r *Renter) saveAuction(t *task, number int, rec auction.Record) error {
 	j := t.snapshot()
 	rec.DryRun = j.DryRun
 	b, err := attest.Marshal(rec)
 	if err != nil {
 		return fmt.Errorf("write auction: %w", err)
 	}
-	if err := r.o.Store.SaveAuction(j.ID, uint64(j.Attempts), b); err != nil {
+	if err := r.o.Store.SaveAuction(j.ID, uint64(number), b); err != nil {
 		return fmt.Errorf("write auction: %w", err)
 	}
 	return nil

@@ -88,6 +88,7 @@ const (
 	EvDecline    EventKind = "decline"    // Decline
 	EvAward      EventKind = "award"      // Award
 	EvRefused    EventKind = "refused"    // Decline, of an award
+	EvUnreached  EventKind = "unreached"  // Unreached: passed over before an award
 	EvTransfer   EventKind = "transfer"   // Transfer: inputs going out, outputs or checkpoints coming in
 	EvOutputs    EventKind = "outputs"    // Note: the outputs are here, but cannot be written where they belong
 	EvReceipt    EventKind = "receipt"    // Receipt
@@ -109,6 +110,7 @@ type Event struct {
 	Offer      *OfferEvent      `json:"offer,omitempty"`
 	Decline    *DeclineEvent    `json:"decline,omitempty"`
 	Award      *AwardEvent      `json:"award,omitempty"`
+	Unreached  *UnreachedEvent  `json:"unreached,omitempty"`
 	Transfer   *TransferEvent   `json:"transfer,omitempty"`
 	Receipt    *ReceiptEvent    `json:"receipt,omitempty"`
 	Voucher    *VoucherEvent    `json:"voucher,omitempty"`
@@ -138,6 +140,7 @@ type OfferEvent struct {
 	Score     uint64          `json:"score"`
 	Excluded  string          `json:"excluded,omitempty"`
 	AfterMS   uint64          `json:"after_ms"`
+	RTTMS     uint64          `json:"rtt_ms,omitempty"` // absent = not measured
 	Simulated bool            `json:"simulated,omitempty"`
 }
 
@@ -145,6 +148,13 @@ type OfferEvent struct {
 type DeclineEvent struct {
 	Peer     attest.Key       `json:"peer"`
 	Failures []market.Failure `json:"failures"`
+}
+
+// UnreachedEvent says that a provider would have won, but no path leads to it that carries a job's data. Nothing was signed
+// to it.
+type UnreachedEvent struct {
+	Peer   attest.Key `json:"peer"`
+	Reason string     `json:"reason"` // relay_limited or unreachable
 }
 
 // AwardEvent says who won, and why.

@@ -102,51 +102,74 @@ func (t *task) over(state JobState, reason, detail string) error {
 	})
 }
 
-// hire finds the job a provider: a runner-up whose offer still binds, or the winner of a new auction. It returns nil
-// without error if the job ended instead.
+// Announcements of a bid that waits: the first pause, the longest in the first minute, and the longest of all. After the
+// first minute a pause is a sixth of the time waited, so that a bid that waits for days is no burden to the network, and a
+// provider that comes later still hears of it before long.
+const (
+	firstPause  = time.Second
+	minutePause = 10 * time.Second
+	longPause   = 5 * time.Minute
+	waitShare   = 6
+)
+
+// hire finds the job a provider: a runner-up whose offer still binds, the winner of an auction, or the first acceptable
+// offer that comes while the job waits. It returns nil without error if the job ended instead.
 func (r *Renter) hire(ctx context.Context, t *task, work prepared, standing runnersUp) (h *hire, rest runnersUp, err error) {
-	deadline := time.Now().Add(t.snapshot().Spec.StartWithin)
-	for pause := time.Second; ; pause = min(2*pause, 10*time.Second) {
+	began := time.Now()
+	v := r.newVigil(t)
+	defer v.close()
+	for pause := firstPause; ; pause = min(2*pause, max(minutePause, time.Since(began)/waitShare), longPause) {
 		if t.isStopped() {
 			return nil, rest, t.over(JobStopped, "stopped", errStopped.Error())
 		}
-		if h, rest, err := r.awardStanding(ctx, t, work, standing); h != nil || err != nil {
+		if h, rest, err := r.awardStanding(ctx, v, work, standing); h != nil || err != nil {
 			return h, rest, err
 		}
 		standing = runnersUp{}
 		if what, left := remaining(t.snapshot()); !left {
 			return nil, rest, t.over(JobStopped, what, "nothing is left of the "+what+" for another provider")
 		}
-		a, err := r.holdAuction(ctx, t)
+		a, err := r.holdAuction(ctx, v)
 		if err != nil {
 			return nil, rest, err
 		}
 		if t.snapshot().DryRun {
-			if err := r.saveAuction(t, a.record); err != nil {
-				return nil, rest, err
-			}
-			state, reason := JobSucceeded, "dry_run"
-			if len(auction.Clear(a.record.Bid.ID(), a.record.Entries)) == 0 {
-				state, reason = JobNoOffer, "no_offer"
-			}
-			return nil, rest, t.over(state, reason, a.summary())
+			return nil, rest, r.endDryRun(t, a)
 		}
-		h, rest, err := r.award(ctx, t, work, a)
+		h, rest, err := r.award(ctx, v, work, a)
+		worth := v.worthWaiting(a)
+		if h == nil && err == nil && worth {
+			h, rest, err = v.await(ctx, work, min(pause, time.Until(v.deadline)))
+		}
 		if h != nil || err != nil {
 			return h, rest, err
 		}
-		if !a.worthRepeating() || time.Now().Add(pause).After(deadline) {
-			if t.lastLoss != "" { // it ran before, so this is how a running job ended
-				return nil, rest, t.over(JobStopped, t.lastLoss, "no other provider: "+a.summary())
-			}
-			return nil, rest, t.over(JobNoOffer, "no_offer", a.summary())
-		}
-		if !t.sleep(ctx, pause) {
-			if ctx.Err() != nil {
-				return nil, rest, ctx.Err()
-			}
+		if !t.isStopped() && (!worth || !time.Now().Before(v.deadline)) {
+			return nil, rest, r.endUnhired(t, a)
 		}
 	}
+}
+
+// endDryRun ends a job that was only to show its auction.
+func (r *Renter) endDryRun(t *task, a *openAuction) error {
+	if err := r.saveAuction(t, a.number, a.record); err != nil {
+		return err
+	}
+	if len(auction.Clear(a.id, a.record.Entries)) == 0 {
+		return t.over(JobNoOffer, "no_offer", a.summary())
+	}
+	return t.over(JobSucceeded, "dry_run", a.summary())
+}
+
+// endUnhired ends a job that nobody takes.
+func (r *Renter) endUnhired(t *task, a *openAuction) error {
+	switch {
+	case t.lastLoss != "": // it ran before, so this is how a running job ended
+		return t.over(JobStopped, t.lastLoss, "no other provider: "+a.summary())
+	case a.limited() > 0:
+		return t.over(JobNoOffer, auction.RelayLimited, a.summary())
+	}
+	return t.over(JobNoOffer, "no_offer", a.summary())
 }
 
 // remaining reports whether the job has budget and time left for another lease; what names what ran out.
@@ -170,57 +193,31 @@ func (t *task) isStopped() bool {
 	return t.stopped
 }
 
-// sleep waits for d. It returns false if ctx ended or the job was stopped.
-func (t *task) sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	for {
-		t.mu.Lock()
-		changed, stopped := t.changed, t.stopped
-		t.mu.Unlock()
-		if stopped {
-			return false
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-timer.C:
-			return true
-		case <-changed:
-		}
-	}
-}
-
 // awardStanding asks the runners-up of the last auction whose offers still bind, best first. The choice is kept as a record
 // of its own: the auction's, with all who were asked before.
-func (r *Renter) awardStanding(ctx context.Context, t *task, work prepared, standing runnersUp) (*hire, runnersUp, error) {
-	rec := standing.record
+func (r *Renter) awardStanding(ctx context.Context, v *vigil, work prepared, standing runnersUp) (*hire, runnersUp, error) {
+	t, rec := v.t, standing.record
 	if rec.Award != nil {
 		rec.Failed = append(slices.Clone(rec.Failed), *rec.Award)
 	}
-	rec.Refusals = slices.Clone(rec.Refusals)
+	before := rec.Lease
 	for i, e := range standing.entries {
 		if time.Until(time.UnixMilli(e.Offer.FirmUntil)) < 2*time.Second {
-			rec.Failed = append(rec.Failed, e.Offer.Provider)
+			rec.Failed = append(slices.Clone(rec.Failed), e.Offer.Provider)
 			continue
 		}
-		h, refusal, err := r.awardTo(ctx, t, work, e)
-		switch {
-		case err != nil:
+		h, _, err := r.tryAward(ctx, v, work, standing.entries[i:], &rec)
+		if err != nil {
 			return nil, runnersUp{}, err
-		case refusal != nil:
-			rec.Refusals = append(rec.Refusals, refusal.env)
-			t.emit(Event{Kind: EvRefused, Decline: &refusal.DeclineEvent})
-			continue
-		case h == nil:
-			rec.Failed = append(rec.Failed, e.Offer.Provider)
+		}
+		if h == nil {
 			continue
 		}
-		rec.Follows, rec.Award, rec.Lease = rec.Lease, &h.provider, &h.id
+		rec.Follows = before
 		if err := t.update(func(j *Job) { j.Attempts++ }); err != nil { // it numbers the records too
 			return nil, runnersUp{}, err
 		}
-		if err := r.saveAuction(t, rec); err != nil {
+		if err := r.saveAuction(t, t.snapshot().Attempts, rec); err != nil {
 			return nil, runnersUp{}, err
 		}
 		rest := runnersUp{record: rec, entries: standing.entries[i+1:]}
@@ -232,8 +229,27 @@ func (r *Renter) awardStanding(ctx context.Context, t *task, work prepared, stan
 	return nil, runnersUp{}, nil
 }
 
+// limited returns how many providers were passed over since only a limited relay leads to them.
+func (a *openAuction) limited() int {
+	n := 0
+	for _, u := range a.record.Unreached {
+		if u.Reason == auction.RelayLimited {
+			n++
+		}
+	}
+	return n
+}
+
 // summary says in a few words why nobody won.
 func (a *openAuction) summary() string {
+	if n := a.limited(); n > 0 {
+		who := "1 provider"
+		if n > 1 {
+			who = fmt.Sprintf("%d providers", n)
+		}
+		return who + " can be reached only through a limited relay, which carries no job data; nothing was signed and nothing is owed. " +
+			"It takes an open port or UPnP on one of the two sides, or a relay whose owner lets data pass"
+	}
 	if a.record.Received == 0 && a.record.DeclineCount == 0 {
 		if a.record.Heard == 0 {
 			return "nobody heard the bid; join a network first, or wait for providers"

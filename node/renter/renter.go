@@ -6,8 +6,10 @@
 //	task.go     a job in the hands of this process
 //	rent.go     one function, the steps in order: prepare → hire → attend → settle, and again when a provider is lost
 //	prepare.go  module and inputs become content-addressed blobs, the spec becomes terms
-//	auction.go  bid out, offers and declines in, the window, the choice
-//	award.go    the winner's signature, or the next one's
+//	auction.go  bid out, the window; direct.go sends copies of it, class.go names its topics
+//	vigil.go    offers and declines come in, also after the window, while the job waits
+//	ways.go     how far providers are, and whether a job's data can flow to them
+//	award.go    the choice: the winner's signature, or the next one's
 //	attend.go   a lease is followed until it ends: log, breaks, the end
 //	stream.go   one work stream of it: frames, checkpoints, heartbeat
 //	pay.go      a receipt comes: chain, own clock, budget → cumulative voucher back
@@ -61,7 +63,7 @@ var (
 	ErrNameTaken = errors.New("a job of that name is under way")
 )
 
-// Options set up a [Renter]. All fields but Exclude, Keep, Patience, Logger and Registerer are required.
+// Options set up a [Renter]. All fields but Exclude, Keep, PlaceFault, Patience, Logger and Registerer are required.
 type Options struct {
 	Signer  attest.Signer
 	Network string // name
@@ -78,6 +80,9 @@ type Options struct {
 	Exclude []attest.Key // never hired
 	// Keep reports whether another part of the peer needs a blob of Files; nil = none does.
 	Keep func(d attest.Digest) bool
+	// PlaceFault reports whether a peer cannot be where it says it is, by the round trips that were measured to it; nil =
+	// never. It is called for each offer and must not wait.
+	PlaceFault func(peer attest.Key, claimed market.Place) bool
 	// Patience is how long a provider that is there may owe a receipt, or the end of a lease; 0 = 30 s.
 	Patience time.Duration
 
@@ -94,10 +99,12 @@ type Renter struct {
 	log     *slog.Logger
 	metrics *metrics
 	network attest.Digest
+	net     network
 
 	mu       sync.Mutex
 	tasks    map[string]*task
 	auctions map[attest.Digest]*openAuction // by bid id
+	crowds   map[string]uint64              // class → peers that hear its bids, see crowdOf
 	serving  map[*serving]bool
 
 	late sync.Mutex // one late ending at a time, see Outcome
@@ -122,7 +129,7 @@ func New(o Options) (*Renter, error) {
 	if o.Patience == 0 {
 		o.Patience = defaultPatience
 	}
-	return &Renter{o: o, log: o.Logger, metrics: newMetrics(o.Registerer), network: attest.NetworkID(o.Network), tasks: map[string]*task{},
+	return &Renter{o: o, log: o.Logger, metrics: newMetrics(o.Registerer), network: attest.NetworkID(o.Network), net: o.Host, crowds: map[string]uint64{}, tasks: map[string]*task{},
 		auctions: map[attest.Digest]*openAuction{}, serving: map[*serving]bool{}, left: leftovers{blobs: map[attest.Digest]bool{}}, up: make(chan struct{})}, nil
 }
 

@@ -147,7 +147,7 @@ type scores struct {
 	r     *Renter
 	prior reputation.Prior
 	now   time.Time
-	known map[attest.Key]bool
+	known map[attest.Key]bool // peers with own evidence
 }
 
 func newScores(r *Renter) *scores {
@@ -166,15 +166,20 @@ func newScores(r *Renter) *scores {
 	return s
 }
 
-// mean returns the posterior mean success rate in basis points, and whether there is own evidence behind it.
-func (s *scores) mean(peer attest.Key) (uint64, bool) {
-	if !s.known[peer] {
-		return uint64(s.prior.BP()), false
+// mean returns the posterior mean success rate in basis points. A peer that cannot be where it says it is has half of it,
+// and fault is true: who lies about that lies about more.
+func (s *scores) mean(peer attest.Key, place market.Place) (bp uint64, fault bool) {
+	bp = uint64(s.prior.BP())
+	if s.known[peer] {
+		ev, err := s.r.Evidence(peer)
+		if err != nil {
+			s.r.log.Warn("own experience cannot be read", "peer", peer, "err", err)
+		} else {
+			bp = uint64(reputation.Mean(s.r.o.Params, ev, s.prior, s.now))
+		}
 	}
-	ev, err := s.r.Evidence(peer)
-	if err != nil {
-		s.r.log.Warn("own experience cannot be read", "peer", peer, "err", err)
-		return uint64(s.prior.BP()), false
+	if fault = s.r.o.PlaceFault != nil && s.r.o.PlaceFault(peer, place); fault {
+		bp /= 2
 	}
-	return uint64(reputation.Mean(s.r.o.Params, ev, s.prior, s.now)), true
+	return bp, fault
 }

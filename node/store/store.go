@@ -225,6 +225,9 @@ func (s *Store) Spare() (uint64, error) {
 	return n - min(n, s.minFree), nil
 }
 
+// FreeBytes returns how many bytes this user may still write on the disk that dir is on.
+func FreeBytes(dir string) (uint64, error) { return freeBytes(dir) }
+
 // spaceFor returns why new records cannot be written, and why nothing can, each nil if it can.
 func (s *Store) spaceFor() (records, anything error) {
 	n, err := s.free(s.dir)

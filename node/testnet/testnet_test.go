@@ -86,7 +86,7 @@ func runPeer(mode string, args []string) error {
 		Status: func(context.Context) (api.Status, error) {
 			return api.Status{PID: os.Getpid(), Network: c.Network.Name, Role: strings.Join(args[3:], " ")}, nil
 		},
-		Invite: func(context.Context) (string, error) { return "lacuna1" + filepath.Base(h.Dir()), nil },
+		Invite: func(context.Context, bool) (string, error) { return "lacuna1" + filepath.Base(h.Dir()), nil },
 		Join: func(_ context.Context, targets []string) (api.Joined, error) {
 			err := os.WriteFile(filepath.Join(h.Dir(), "joined"), []byte(strings.Join(targets, " ")), 0o600)
 			return api.Joined{Joined: []api.JoinedPeer{{Peer: attest.Key{1}}}}, err

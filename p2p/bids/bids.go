@@ -10,12 +10,20 @@
 // more is published to that class and those above; a hub relays all topics of its places. A light client subscribes to
 // nothing and publishes through those it is connected to.
 //
-// Every peer that passes a bid on has checked it before: signature, form, times, replay, and its renter's rate. What is
-// dropped is counted by reason ([Stats]). Offers never travel this way: they are direct and private.
+// Every peer that passes a bid on has checked it before: signature, form, times, replay, its renter's rate, and that of
+// all renters without evidence together. What is dropped is counted by reason ([Stats]). Offers never travel this way:
+// they are direct and private.
+//
+// A peer with no or few neighbours in gossip has two hubs publish its bid, over the protocol publish/1, which also works
+// on connections that carry signalling only. It is one stream with one request and one answer, at most 2 s:
+//
+//	{1: bid, 2: classes, 3: places} → {1: code, 2: peers that listen}
+//
+// The hub treats the bid as one that came by gossip. RATIONALE.md derives all numbers.
 //
 // The main type is [Gossip]. It is used by node, and is safe for concurrent use.
 //
-// History: 2026-11-30 topics and messages version 1.
+// History: 2026-11-30 topics and messages version 1, publish version 1.
 package bids
 
 import (
@@ -28,6 +36,7 @@ import (
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lacuna-network/lacuna/attest"
@@ -36,17 +45,10 @@ import (
 )
 
 var (
-	// ErrNobody means that no connected peer listens on a topic of the bid.
-	ErrNobody = errors.New("nobody listens")
+	// ErrNobody means that no peer is known to listen on a topic of the bid.
+	ErrNobody = errors.New("nobody on this topic")
 	// ErrLight means that a light client was asked to carry bids of others.
 	ErrLight = errors.New("a light client carries no bids of others")
-)
-
-const (
-	// publishWait is how long Publish waits for a first listener: a peer tells its topics right after the handshake, so
-	// two round trips between continents.
-	publishWait  = 300 * time.Millisecond
-	publishCheck = 20 * time.Millisecond
 )
 
 // Options set up a [Gossip].
@@ -54,27 +56,42 @@ type Options struct {
 	Host      *p2p.Host
 	PerMinute int // bids a minute that one renter may announce, and as many at once; 0 = 30
 
+	// Score says what the owner thinks of a peer: 0 = nothing known, above 0 = there is evidence for it, so that its bids
+	// do not share the room of the unknown, [HubScore] = it may name other peers, -100 to -400 = it is cut off step by
+	// step. Gossip calls it many times for each message, from many goroutines: it must answer from memory and must not
+	// call back. nil = nothing is known of anybody.
+	Score func(attest.Key) float64
+
 	Logger     *slog.Logger          // nil discards
 	Registerer prometheus.Registerer // nil: counters are kept but not exported
+
+	inspect pubsub.PeerScoreInspectFn // for tests: is told all scores each second
 }
 
 // Gossip is this peer's part in spreading bids.
 type Gossip struct {
-	host    *p2p.Host
-	pubsub  *pubsub.PubSub
-	log     *slog.Logger
-	metrics *metrics
-	guard   *guard
-	ctx     context.Context // ends with Close; pubsub runs under it
-	cancel  context.CancelFunc
-	readers sync.WaitGroup
+	host       *p2p.Host
+	pubsub     *pubsub.PubSub
+	log        *slog.Logger
+	metrics    *metrics
+	score      func(attest.Key) float64
+	guard      *guard
+	waste      *budgets // of neighbours whose messages are dropped though nobody is to blame
+	faults     *budgets // of askers of the publish protocol
+	protocol   p2p.Protocol
+	protocolID protocol.ID
+	ctx        context.Context // ends with Close; pubsub runs under it
+	cancel     context.CancelFunc
+	readers    sync.WaitGroup
 
-	mu     sync.Mutex
-	closed bool
-	topics map[Topic]*pubsub.Topic
+	mu        sync.Mutex
+	closed    bool
+	topics    map[Topic]*pubsub.Topic
+	listening map[Topic]int // subscriptions that are read
 }
 
-// New starts gossip on the host. [Gossip.Close] must come before the host's.
+// New starts gossip on the host, and publishes for others if they can reach it; [Gossip.Run] keeps to that later on.
+// [Gossip.Close] must come before the host's.
 func New(o Options) (*Gossip, error) {
 	if o.Host == nil {
 		return nil, errors.New("start gossip: no host")
@@ -83,22 +100,32 @@ func New(o Options) (*Gossip, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.PerMinute <= 0 {
-		o.PerMinute = perMinute
+		o.PerMinute = ratePerMinute
 	}
 	m, err := newMetrics(o.Registerer)
 	if err != nil {
 		return nil, fmt.Errorf("start gossip: %w", err)
 	}
-	g := &Gossip{
-		host: o.Host, log: o.Logger, metrics: m, topics: make(map[Topic]*pubsub.Topic),
-		guard: newGuard(o.Host.NetworkID(), o.PerMinute),
+	var known func(attest.Key) bool
+	if o.Score != nil {
+		known = func(k attest.Key) bool { return o.Score(k) > 0 }
 	}
+	r := roleOf(o.Host)
+	strangers := r.strangers * float64(o.PerMinute) / ratePerMinute
+	g := &Gossip{
+		host: o.Host, log: o.Logger, metrics: m, score: o.Score,
+		guard: newGuard(o.Host.NetworkID(), o.PerMinute, r, known),
+		waste: newBudgets(strangers, crowdBurst*strangers), faults: newBudgets(1/faultPause.Seconds(), faultBurst),
+		protocol: publishing(o.PerMinute), topics: make(map[Topic]*pubsub.Topic), listening: make(map[Topic]int),
+	}
+	g.protocolID = protocol.ID(fmt.Sprintf("/lacuna/%s/%s/%d", o.Host.Network(), g.protocol.Name, g.protocol.Major))
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	if g.pubsub, err = pubsub.NewGossipSub(g.ctx, o.Host.Libp2p(), options(o.Host)...); err != nil {
+	if g.pubsub, err = pubsub.NewGossipSub(g.ctx, o.Host.Libp2p(), g.options(o.inspect)...); err != nil {
 		g.cancel()
 		m.unregister()
 		return nil, fmt.Errorf("start gossip: %w", err)
 	}
+	g.follow()
 	return g, nil
 }
 
@@ -107,6 +134,7 @@ func (g *Gossip) Close() error {
 	g.mu.Lock()
 	g.closed = true
 	g.mu.Unlock()
+	g.host.Unhandle(g.protocol)
 	g.cancel()
 	g.readers.Wait()
 	g.metrics.unregister()
@@ -134,7 +162,7 @@ func (g *Gossip) join(t Topic) (*pubsub.Topic, error) {
 	// Registered before joining, so that no message slips by unchecked. Inline, since the check takes 0.1 ms and the
 	// library would otherwise drop messages when its count of checks in flight is reached.
 	check := func(_ context.Context, from peer.ID, m *pubsub.Message) pubsub.ValidationResult {
-		return g.validate(t, from, m)
+		return g.validate(from, m)
 	}
 	if err := g.pubsub.RegisterTopicValidator(name, check, pubsub.WithValidatorInline(true)); err != nil {
 		return nil, err
@@ -156,7 +184,7 @@ func (g *Gossip) light() bool { return g.host.Profile() == p2p.Light }
 type Heard struct {
 	Envelope attest.Envelope
 	Bid      market.Bid
-	From     attest.Key // the neighbour that passed it on, seldom the renter
+	From     attest.Key // the peer that passed it on, seldom the renter
 	Topic    Topic
 }
 
@@ -191,9 +219,10 @@ func (g *Gossip) Subscribe(ctx context.Context, topics ...Topic) (<-chan Heard, 
 		return fail(errors.New("gossip is closed"))
 	}
 	out := make(chan Heard, queue)
-	once := newSeen()
+	once := newSeen(roleOf(g.host).memory)
 	var wg sync.WaitGroup
 	for i, s := range subs {
+		g.listening[topics[i]]++
 		wg.Go(func() { g.read(ctx, s, topics[i], once, out) })
 	}
 	g.readers.Go(func() { // ends when the readers above do
@@ -205,7 +234,12 @@ func (g *Gossip) Subscribe(ctx context.Context, topics ...Topic) (<-chan Heard, 
 
 // read passes on what one subscription brings until ctx or gossip ends.
 func (g *Gossip) read(ctx context.Context, s *pubsub.Subscription, t Topic, once *seen, out chan<- Heard) {
-	defer s.Cancel()
+	defer func() {
+		s.Cancel()
+		g.mu.Lock()
+		g.listening[t]--
+		g.mu.Unlock()
+	}()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(g.ctx, cancel)()
@@ -214,21 +248,31 @@ func (g *Gossip) read(ctx context.Context, s *pubsub.Subscription, t Topic, once
 		if err != nil {
 			return
 		}
-		h, ok := m.ValidatorData.(checked)
-		if !ok || m.ReceivedFrom == g.host.Libp2p().ID() {
+		h, ok := m.ValidatorData.(handed)
+		if !ok || h.from == g.host.Libp2p().ID() {
 			continue
 		}
-		from, err := p2p.KeyOf(m.ReceivedFrom)
-		if err != nil || !once.add(announcement{renter: h.bid.Renter, request: h.bid.Request, seq: h.bid.Seq}, until(h.bid), time.Now()) {
+		from, err := p2p.KeyOf(h.from)
+		if err != nil {
+			continue
+		}
+		if first, _, _ := once.note(announcementOf(h.bid), attest.Digest{}, until(h.bid), time.Now()); !first {
 			continue
 		}
 		select {
 		case out <- Heard{Envelope: h.envelope, Bid: h.bid, From: from, Topic: t}:
 			g.metrics.hear()
 		default:
-			g.drop(reasonQueue, from)
+			g.drop(reasonQueue, h.from)
 		}
 	}
+}
+
+// listens reports whether somebody reads the bids of the topic here.
+func (g *Gossip) listens(t Topic) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.listening[t] > 0
 }
 
 // Relay passes on the bids of the topics without reading them, as a hub does, until stop is called.
@@ -257,66 +301,16 @@ func (g *Gossip) Relay(topics ...Topic) (stop func(), err error) {
 	return stop, nil
 }
 
-// Publish announces a bid of this peer on the topics of classes and places; no places mean market.AnyPlace. It returns
-// how many peers known here listen on them, which is not yet that one of them answers. If there is none, it waits
-// up to 300 ms for one, since a peer that has just connected is still telling its topics, and then returns [ErrNobody].
-// A bid is announced again by signing it with a higher sequence.
-func (g *Gossip) Publish(ctx context.Context, bid attest.Envelope, classes, places []string) (heard int, err error) {
+// Open verifies and decodes a bid that came straight from its renter, or finds it among those verified before, whichever
+// way they came. It returns the errors of [market.OpenBid].
+func (g *Gossip) Open(bid attest.Envelope, now time.Time) (market.Bid, error) {
 	b, err := attest.MarshalEnvelope(bid)
 	if err != nil {
-		return 0, fmt.Errorf("publish bid: %w", err)
+		return market.Bid{}, err
 	}
-	if len(b) > market.MaxBidBytes {
-		return 0, fmt.Errorf("publish bid: %d bytes, at most %d", len(b), market.MaxBidBytes)
+	c, _, why := g.guard.open(b)
+	if why != "" {
+		return market.OpenBid(bid, g.host.NetworkID(), now) // the error in its words
 	}
-	if _, err := market.OpenBid(bid, g.host.NetworkID(), time.Now()); err != nil {
-		return 0, fmt.Errorf("publish bid: %w", err)
-	}
-	var topics []*pubsub.Topic
-	for _, t := range topicsOf(classes, places) {
-		joined, err := g.join(t)
-		if err != nil {
-			return 0, fmt.Errorf("publish bid: topic %s: %w", t, err)
-		}
-		topics = append(topics, joined)
-	}
-	heard, err = awaitListeners(ctx, topics)
-	if err != nil {
-		return 0, fmt.Errorf("publish bid: %w", err)
-	}
-	for _, t := range topics {
-		if len(t.ListPeers()) == 0 {
-			continue
-		}
-		if err := t.Publish(ctx, b); err != nil {
-			return 0, fmt.Errorf("publish bid on %s: %w", t, err)
-		}
-	}
-	return heard, nil
-}
-
-// awaitListeners waits a bounded time for a peer on one of the topics and returns how many there are.
-func awaitListeners(ctx context.Context, topics []*pubsub.Topic) (int, error) {
-	deadline := time.NewTimer(publishWait)
-	defer deadline.Stop()
-	check := time.NewTicker(publishCheck)
-	defer check.Stop()
-	for {
-		peers := make(map[peer.ID]bool)
-		for _, t := range topics {
-			for _, id := range t.ListPeers() {
-				peers[id] = true
-			}
-		}
-		if len(peers) > 0 {
-			return len(peers), nil
-		}
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-deadline.C:
-			return 0, ErrNobody
-		case <-check.C:
-		}
-	}
+	return c.bid, c.bid.Fresh(now)
 }

@@ -10,14 +10,16 @@ import (
 
 // Stats counts since [New].
 type Stats struct {
-	Heard   uint64            // delivered to subscribers
-	Dropped map[string]uint64 // by reason: size, malformed, signature, expired, future, replayed, rate, full, queue
+	Heard     uint64            // delivered to subscribers
+	Published uint64            // for others, as a hub
+	Dropped   map[string]uint64 // by reason: see the constants of this package
 }
 
 type metrics struct {
 	registerer prometheus.Registerer
 	dropped    *prometheus.CounterVec
 	heard      prometheus.Counter
+	published  prometheus.Counter
 
 	mu    sync.Mutex
 	stats Stats
@@ -33,18 +35,26 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		heard: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "lacuna_bids_heard_total", Help: "Bids delivered to subscribers.",
 		}),
+		published: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "lacuna_bids_published_total", Help: "Bids published for other peers.",
+		}),
 	}
 	if r == nil {
 		return m, nil
 	}
-	if err := r.Register(m.dropped); err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
-	}
-	if err := r.Register(m.heard); err != nil {
-		r.Unregister(m.dropped)
-		return nil, fmt.Errorf("register metrics: %w", err)
+	for i, c := range m.collectors() {
+		if err := r.Register(c); err != nil {
+			for _, done := range m.collectors()[:i] {
+				r.Unregister(done)
+			}
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
 	}
 	return m, nil
+}
+
+func (m *metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.dropped, m.heard, m.published}
 }
 
 func (m *metrics) hear() {
@@ -52,6 +62,13 @@ func (m *metrics) hear() {
 	m.stats.Heard++
 	m.mu.Unlock()
 	m.heard.Inc()
+}
+
+func (m *metrics) publish() {
+	m.mu.Lock()
+	m.stats.Published++
+	m.mu.Unlock()
+	m.published.Inc()
 }
 
 func (m *metrics) drop(why reason) {
@@ -63,9 +80,11 @@ func (m *metrics) drop(why reason) {
 
 // unregister lets a later Gossip use the same registerer.
 func (m *metrics) unregister() {
-	if m.registerer != nil {
-		m.registerer.Unregister(m.dropped)
-		m.registerer.Unregister(m.heard)
+	if m.registerer == nil {
+		return
+	}
+	for _, c := range m.collectors() {
+		m.registerer.Unregister(c)
 	}
 }
 
@@ -73,5 +92,7 @@ func (m *metrics) unregister() {
 func (g *Gossip) Stats() Stats {
 	g.metrics.mu.Lock()
 	defer g.metrics.mu.Unlock()
-	return Stats{Heard: g.metrics.stats.Heard, Dropped: maps.Clone(g.metrics.stats.Dropped)}
+	s := g.metrics.stats
+	s.Dropped = maps.Clone(s.Dropped)
+	return s
 }

@@ -6,12 +6,11 @@ import (
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	pb "github.com/libp2p/go-libp2p-pubsub/pb"
-	"github.com/libp2p/go-libp2p/core/peer"
 
 	"github.com/lacuna-network/lacuna/p2p"
 )
 
-// Numbers of gossip.
+// Numbers of gossip. RATIONALE.md derives them.
 const (
 	// queue is the length of every queue. With the library's 32, 300 messages at once lost 4 of 5 without an error.
 	queue = 1024
@@ -20,32 +19,35 @@ const (
 	// seenTTL is how long a message's id is remembered: longer than a bid may be passed on, with the clocks' tolerance
 	// on both sides.
 	seenTTL = 6 * time.Minute
-	// perMinute is the default rate of one renter: an auction announces its bid a few times, and fleets run several.
-	perMinute = 30
+	// ratePerMinute is the default rate of one renter: an auction announces its bid a few times, and fleets run several.
+	ratePerMinute = 30
 )
 
-// meshes are the degrees of the mesh. Bids are shorter than 1 KiB, and with 4 neighbours all of 100 peers were reached
-// with half the copies of 6 (measured 2026-11-30); a hub stands between many and has the bandwidth.
-var meshes = map[bool]struct{ d, low, high, out, score int }{
-	false: {d: 5, low: 4, high: 8, out: 1, score: 3},
-	true:  {d: 8, low: 6, high: 12, out: 3, score: 4},
+// role holds the numbers that differ between a hub and the others.
+type role struct {
+	d, low, high, out, score int     // degrees of the mesh
+	strangers                float64 // bids a second of all renters without evidence together, at the default rate of one
+	memory                   int     // announcements remembered
 }
 
+// roles are indexed by whether the peer is a hub. Bids are shorter than 1 KiB, and with 4 neighbours all of 100 peers were
+// reached with half the copies of 6 (measured 2026-11-30); a hub stands between many and has the bandwidth.
+var roles = map[bool]role{
+	false: {d: 5, low: 4, high: 8, out: 1, score: 3, strangers: 50, memory: 1 << 15},
+	true:  {d: 8, low: 6, high: 12, out: 3, score: 4, strangers: 200, memory: 1 << 17},
+}
+
+func roleOf(h *p2p.Host) role { return roles[h.Profile() == p2p.Hub] }
+
 // options returns the library's options.
-func options(h *p2p.Host) []pubsub.Option {
+func (g *Gossip) options(inspect pubsub.PeerScoreInspectFn) []pubsub.Option {
+	h, r := g.host, roleOf(g.host)
 	hub := h.Profile() == p2p.Hub
-	mesh := meshes[hub]
 	params := pubsub.DefaultGossipSubParams()
-	params.D, params.Dlo, params.Dhi, params.Dout, params.Dscore = mesh.d, mesh.low, mesh.high, mesh.out, mesh.score
+	params.D, params.Dlo, params.Dhi, params.Dout, params.Dscore = r.d, r.low, r.high, r.out, r.score
 	params.HistoryLength, params.HistoryGossip = 6, 3
-	// Peers that a stranger names are tried only if the stranger has delivered bids before. On a test network everybody
-	// may name others, or a fresh crowd around one hub would not find itself.
-	acceptPX := 1.0
-	if h.Testnet() {
-		acceptPX = 0
-	}
 	params.PrunePeers = 8 // peers told on leaving a full hub, for it is by them that a crowd finds itself
-	return []pubsub.Option{
+	options := []pubsub.Option{
 		// One signature a bid, our own: it halves the work of a message. Without authors the library's message id
 		// would be the same for all, so it needs another.
 		pubsub.WithMessageSignaturePolicy(pubsub.StrictNoSign), pubsub.WithNoAuthor(), pubsub.WithMessageIdFn(messageID),
@@ -54,10 +56,18 @@ func options(h *p2p.Host) []pubsub.Option {
 		pubsub.WithGossipSubParams(params), pubsub.WithPeerExchange(hub),
 		pubsub.WithPeerOutboundQueueSize(queue), pubsub.WithValidateQueueSize(queue), pubsub.WithMaxMessageSize(maxMessage),
 		pubsub.WithSeenMessagesTTL(seenTTL), pubsub.WithSubscriptionFilter(topicFilter{prefix: prefix(h.Network())}),
-		pubsub.WithPeerScore(peerScore(h.Testnet()), &pubsub.PeerScoreThresholds{
-			GossipThreshold: -100, PublishThreshold: -200, GraylistThreshold: -400, AcceptPXThreshold: acceptPX, OpportunisticGraftThreshold: 1,
-		}),
+		pubsub.WithAppSpecificRpcInspector(g.inspect),
+		pubsub.WithPeerScore(g.peerScore(), thresholds(h.Testnet(), g.score != nil)),
 	}
+	if inspect != nil {
+		options = append(options, pubsub.WithPeerScoreInspect(inspect, time.Second))
+	}
+	if !h.Testnet() {
+		// For when checks cannot keep up: the library then refuses messages of those first whose messages were worth
+		// least, before it remembers their ids.
+		options = append(options, pubsub.WithPeerGater(pubsub.DefaultPeerGaterParams()))
+	}
+	return options
 }
 
 func messageID(m *pb.Message) string {
@@ -65,33 +75,4 @@ func messageID(m *pb.Message) string {
 	h.Write([]byte(m.GetTopic()))
 	h.Write(m.GetData())
 	return string(h.Sum(nil)[:20])
-}
-
-// peerScore punishes what cannot be an accident. Nobody is punished for silence: topics of bids are sparse.
-func peerScore(testnet bool) *pubsub.PeerScoreParams {
-	p := &pubsub.PeerScoreParams{
-		Topics:           make(map[string]*pubsub.TopicScoreParams),
-		TopicScoreCap:    20,
-		AppSpecificScore: func(peer.ID) float64 { return 0 },
-		// More than 16 neighbours behind one address are suspicious; a rack behind a NAT stays below.
-		IPColocationFactorWeight: -5, IPColocationFactorThreshold: 16,
-		// Broken promises and graft floods.
-		BehaviourPenaltyWeight: -10, BehaviourPenaltyThreshold: 6, BehaviourPenaltyDecay: 0.9,
-		DecayInterval: time.Second, DecayToZero: 0.01, RetainScore: time.Hour, SeenMsgTTL: seenTTL,
-	}
-	if testnet {
-		p.IPColocationFactorWeight, p.IPColocationFactorThreshold = 0, 0 // all peers share one address
-	}
-	return p
-}
-
-// topicScore is the same for every topic. Five messages that can only be the forwarder's fault within about a minute
-// make 25 × -20 = -500, which is past the graylist.
-func topicScore() *pubsub.TopicScoreParams {
-	return &pubsub.TopicScoreParams{
-		TopicWeight: 1, SkipAtomicValidation: true,
-		TimeInMeshWeight: 0.01, TimeInMeshQuantum: time.Second, TimeInMeshCap: 100,
-		FirstMessageDeliveriesWeight: 0.1, FirstMessageDeliveriesDecay: 0.99, FirstMessageDeliveriesCap: 50,
-		InvalidMessageDeliveriesWeight: -20, InvalidMessageDeliveriesDecay: 0.99,
-	}
 }

@@ -69,6 +69,9 @@ func topicsOf(classes, places []string) []Topic {
 	return out
 }
 
+// maxPlaces is how many places a bid may be announced for: each continent and anywhere.
+const maxPlaces = 8
+
 // maxTopics is how many topics a peer may name at once: a hub that relays every class on every continent.
 const maxTopics = 256
 

@@ -1,8 +1,7 @@
 package bids
 
 import (
-	"errors"
-	"sync"
+	"log/slog"
 	"time"
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
@@ -24,10 +23,18 @@ const (
 	reasonSignature reason = "signature"
 	reasonExpired   reason = "expired"
 	reasonFuture    reason = "future"
-	reasonReplayed  reason = "replayed"
-	reasonRate      reason = "rate"
-	reasonFull      reason = "full"  // more announcements than memory for them
-	reasonQueue     reason = "queue" // the reader lags behind
+	reasonReplayed  reason = "replayed" // another text under the name of an announcement that was passed on
+	reasonRate      reason = "rate"     // the renter announces too often
+	reasonCrowd     reason = "crowd"    // renters without evidence announce too much together
+	reasonFull      reason = "full"     // more announcements than memory for them
+	reasonFlood     reason = "flood"    // unread: too much from that neighbour had to be dropped
+	reasonQueue     reason = "queue"    // the reader lags behind
+)
+
+// Reasons of the publish protocol alone. The first is the sender's fault.
+const (
+	reasonStalled reason = "stalled" // a stream on which no request came in time
+	reasonBlamed  reason = "blamed"  // unread: the sender has committed too many faults
 )
 
 // provable reports whether the forwarder must have seen the fault.
@@ -41,150 +48,69 @@ type checked struct {
 	bid      market.Bid
 }
 
-// validate is called by the library for each message of a topic that it has not seen.
-func (g *Gossip) validate(t Topic, from peer.ID, m *pubsub.Message) pubsub.ValidationResult {
-	own := from == g.host.Libp2p().ID()
-	c, why := g.guard.check(t, m.GetData(), own, time.Now())
-	if why != "" {
-		key, err := p2p.KeyOf(from)
-		if err != nil {
-			key = attest.Key{} // only for the log
-		}
-		g.drop(why, key)
-		if why.provable() {
-			return pubsub.ValidationReject
-		}
-		return pubsub.ValidationIgnore
-	}
-	m.ValidatorData = c
-	return pubsub.ValidationAccept
+// handed is a bid that was checked before the library got it to publish.
+type handed struct {
+	checked
+	from peer.ID // who handed it in; this peer's own id for its own bids
+	mesh bool    // send it to the mesh alone
 }
 
-func (g *Gossip) drop(why reason, from attest.Key) {
+// validate is called by the library for each message whose id it does not remember. The library remembers the id before
+// it calls: a message that is dropped here comes back from no other neighbour. So nothing is dropped here for who passed
+// it on, only for what it is.
+func (g *Gossip) validate(from peer.ID, m *pubsub.Message) pubsub.ValidationResult {
+	if h, ok := m.ValidatorData.(handed); ok {
+		if h.mesh {
+			m.ReceivedFrom = h.from // what is not its own, the library sends to the mesh only
+		}
+		return pubsub.ValidationAccept
+	}
+	now := time.Now()
+	c, why := g.guard.check(m.GetData(), now)
+	if why == "" {
+		m.ValidatorData = handed{checked: c, from: from}
+		return pubsub.ValidationAccept
+	}
+	g.drop(why, from)
+	if why.provable() {
+		return pubsub.ValidationReject
+	}
+	g.waste.spend(from, now)
+	return pubsub.ValidationIgnore
+}
+
+// inspect is called by the library before it looks at what a neighbour sent. Here, before ids are remembered, messages can
+// be dropped for who brings them, and honest bids among them still come by others.
+func (g *Gossip) inspect(from peer.ID, rpc *pubsub.RPC) error {
+	if len(rpc.Publish) > 0 && g.waste.broke(from, time.Now()) {
+		for range rpc.Publish {
+			g.drop(reasonFlood, from)
+		}
+		rpc.Publish = nil
+	}
+	return nil
+}
+
+func (g *Gossip) drop(why reason, from peer.ID) {
 	g.metrics.drop(why)
-	g.log.Debug("bid dropped", "reason", string(why), "peer", from)
-}
-
-// guard holds what a check needs to remember.
-type guard struct {
-	network attest.Digest
-	rate    *p2p.Limiter
-	byTopic *seen // announcements by topic: the same one may come once on each of several topics
-	counted *seen // announcements that were counted against their renter's rate
-}
-
-func newGuard(network attest.Digest, perMinute int) *guard {
-	return &guard{network: network, rate: p2p.NewLimiter(perMinute, perMinute), byTopic: newSeen(), counted: newSeen()}
-}
-
-// check returns the bid in a message, or why it is dropped. Cheap checks come first; a renter's rate comes after the
-// signature, or strangers could use it up.
-func (g *guard) check(t Topic, data []byte, own bool, now time.Time) (checked, reason) {
-	if len(data) > market.MaxBidBytes {
-		return checked{}, reasonSize
+	if g.log.Enabled(g.ctx, slog.LevelDebug) { // naming the peer costs more than counting
+		key, _ := p2p.KeyOf(from) // zero for a peer without an Ed25519 key
+		g.log.Debug("bid dropped", "reason", string(why), "peer", key)
 	}
-	e, err := attest.ParseEnvelope(data, market.MaxBidBytes)
+}
+
+// appScore is the part of a neighbour's score that is not about gossip.
+func (g *Gossip) appScore(id peer.ID) float64 {
+	s := 0.0
+	if g.faults.broke(id, time.Now()) {
+		s = -faultScore
+	}
+	if g.score == nil {
+		return s
+	}
+	key, err := p2p.KeyOf(id)
 	if err != nil {
-		return checked{}, reasonMalformed
+		return s
 	}
-	bid, err := market.OpenBid(e, g.network, now)
-	if err != nil {
-		return checked{}, fault(e, err)
-	}
-	c := checked{envelope: e, bid: bid}
-	if own {
-		return c, "" // what a peer says itself, it may say
-	}
-	a := announcement{renter: bid.Renter, request: bid.Request, seq: bid.Seq}
-	if first, room := g.counted.note(a, until(bid), now); !room {
-		return checked{}, reasonFull
-	} else if first && !g.rate.Allow(bid.Renter, now) {
-		g.counted.forget(a)
-		return checked{}, reasonRate
-	}
-	a.topic = t
-	if !g.byTopic.add(a, until(bid), now) {
-		return checked{}, reasonReplayed
-	}
-	return c, ""
-}
-
-// fault sorts an error of [market.OpenBid].
-func fault(e attest.Envelope, err error) reason {
-	switch {
-	case errors.Is(err, market.ErrExpired):
-		return reasonExpired
-	case errors.Is(err, attest.ErrSignature), errors.Is(err, attest.ErrDomain):
-		return reasonSignature
-	}
-	if _, err := attest.Decode[market.Bid](e); err != nil {
-		return reasonMalformed
-	}
-	return reasonFuture
-}
-
-// until is when a bid counts as expired with everyone, and needs no memory any more.
-func until(b market.Bid) time.Time {
-	return time.UnixMilli(b.AnnounceUntil).Add(2 * market.ClockTolerance)
-}
-
-// announcement names one announcement of a bid.
-type announcement struct {
-	renter  attest.Key
-	request market.Nonce
-	seq     uint64
-	topic   Topic // zero where all topics count as one
-}
-
-// maxSeen bounds the memory of a [seen], about 200 bytes each.
-const maxSeen = 1 << 15
-
-// seen remembers announcements until they expire.
-type seen struct {
-	mu    sync.Mutex
-	until map[announcement]time.Time
-	swept time.Time
-}
-
-func newSeen() *seen { return &seen{until: make(map[announcement]time.Time)} }
-
-// note remembers a and reports whether it is the first time, and whether there was room. A known one always has room.
-func (s *seen) note(a announcement, until, now time.Time) (first, room bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.until[a]; ok {
-		return false, true
-	}
-	if len(s.until) >= maxSeen && !s.sweep(now) {
-		return false, false
-	}
-	s.until[a] = until
-	return true, true
-}
-
-// sweep forgets what has expired and reports whether there is room. It looks at most once a second: a flood must not buy
-// a walk through the whole memory with each message.
-func (s *seen) sweep(now time.Time) bool {
-	if d := now.Sub(s.swept); d >= 0 && d < time.Second {
-		return false
-	}
-	s.swept = now
-	for old, t := range s.until {
-		if now.After(t) {
-			delete(s.until, old)
-		}
-	}
-	return len(s.until) < maxSeen
-}
-
-// add is note for those to whom known and no room are the same.
-func (s *seen) add(a announcement, until, now time.Time) bool {
-	first, _ := s.note(a, until, now)
-	return first
-}
-
-func (s *seen) forget(a announcement) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.until, a)
+	return s + g.score(key)
 }

@@ -47,7 +47,7 @@ const (
 
 // Protocol carries one file. Its timeout bounds request and header; the bytes after it move the deadline on. A job may
 // have a thousand small inputs and outputs, each of them a stream.
-var Protocol = p2p.Protocol{Name: "blob", Major: 1, Timeout: requestTimeout, MaxIn: 128, MaxPerPeer: 16, PerMinute: 6000}
+var Protocol = p2p.Protocol{Name: "blob", Major: 1, Timeout: requestTimeout, MaxIn: 128, MaxPerPeer: 16, PerMinute: 6000, Bulk: true}
 
 var (
 	// ErrNotFound means that a file is not in the store, or not in that of the peer.

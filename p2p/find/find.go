@@ -1,18 +1,25 @@
-// Package find keeps asks in a DHT: a provider publishes its ask there, and whoever looks for capacity finds it.
+// Package find keeps asks at the peers of a DHT: a provider publishes its ask there, and whoever looks for capacity finds
+// it.
 //
-// An ask is stored twice. Its envelope is the value under the provider's own key,
+// The DHT itself (Kademlia of libp2p) only says which peers are nearest to a key. An ask is kept by those nearest to
 //
-//	/lacuna-ask/<peer id>
+//	/lacuna-ask/<peer id of the provider>
+//	/lacuna-asks/1/<class>/<place>        place = a continent or "any", and class "all" with place "any"
 //
-// which every storing peer accepts only if the provider signed it, it is at most [market.MaxAskBytes] long and has not
-// expired; of several the highest sequence counts. And the provider enters itself into a bucket per class and place,
+// the second once for each of the ask's classes. These are its buckets. Provider and storing peer speak two protocols,
+// each one stream with one request:
 //
-//	SHA-256("lacuna-ask/1/<class>/<place>"), place = a continent or "any", and class "all" with place "any"
+//	ask-put   provider → storing peer   {1: ask}                                     → {1: kept}
+//	ask-get   anyone → storing peer     {1: provider, 2: classes, 3: places,
+//	                                     4: limit ≤ 256, 5: tags of known asks,
+//	                                     6: part, 7: parts}                          → frames {1: [ask, up to 12]}, end
 //
-// from which a [Query] draws candidates. Buckets only route: what is found is always the signed ask, checked again here.
+// A tag is the first 8 bytes of the SHA-256 of an ask's payload. A storing peer takes an ask only from its own provider;
+// signature, size, expiry and sequence are checked there and again by whoever finds it. It forgets an ask when it
+// expires, and keeps at most 8,192.
 //
-// Nothing found proves nothing: peers near a key can hide what they store. The main type is [Finder]. It answers no bids
-// and ranks nothing. It is used by node, and is safe for concurrent use.
+// Nothing found proves nothing: peers near a key can hide what they keep. The main type is [Finder]. It answers no bids
+// and ranks nothing. It is used by node, and is safe for concurrent use. RATIONALE.md has the measurements.
 //
 // History: 2026-11-30 records and buckets version 1.
 package find
@@ -22,50 +29,49 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	dht "github.com/libp2p/go-libp2p-kad-dht"
-	"github.com/libp2p/go-libp2p-kad-dht/records"
-	kbucket "github.com/libp2p/go-libp2p-kbucket"
+	pb "github.com/libp2p/go-libp2p-kad-dht/pb"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
-	"github.com/libp2p/go-libp2p/core/routing"
 	"github.com/libp2p/go-libp2p/p2p/protocol/identify"
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lacuna-network/lacuna/attest"
-	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/p2p"
 )
 
 // ErrNotFound means that no valid ask of a provider was found. It may have one all the same.
 var ErrNotFound = errors.New("no ask found")
 
-// Numbers of the DHT. The storing peers decide how long they keep a record, so all peers must run with the same ones.
+// ErrAlone means that there is no other DHT server to hold an ask.
+var ErrAlone = errors.New("no other peer holds it")
+
 const (
-	recordAge    = market.MaxAskLife // no ask lives longer
-	bucketAge    = 30 * time.Minute  // a machine that is switched off at night soon leaves its buckets
-	cleanup      = 5 * time.Minute
-	quorum       = 3                // answers that settle a look-up; asking all costs 25 calls and five times the wait
 	concurrency  = 3                // calls in flight per look-up on a test network, whose peers share one machine
 	identifyWait = time.Second      // for a peer that has just connected to say whether it serves the DHT
 	opTimeout    = 30 * time.Second // for one operation whose caller sets no deadline
 )
 
-// Republish is how often an ask should be published again; give it some jitter. Twice it fits into the buckets' age.
-const Republish = 11 * time.Minute
+// Mode says whether a peer serves the DHT: answers where keys are, and keeps asks of others.
+type Mode uint8
 
-// ErrAlone means that there is no other DHT server to hold an ask.
-var ErrAlone = errors.New("no other peer holds it")
+// The modes.
+const (
+	Auto   Mode = iota // as the host's profile says; a provider serves while others can reach it directly
+	Client             // never; for peers that nobody could dial, and so would only slow the look-ups of others down
+	Server             // always
+)
 
 // Options set up a [Finder].
 type Options struct {
-	Host   *p2p.Host
-	Server bool // stores and answers for others; false for light clients and for peers that cannot be dialled
-	Public bool // the open internet: only public addresses count, and few peers of one address range. False on LANs
+	Host *p2p.Host
+	Mode Mode
 
 	Logger     *slog.Logger          // nil discards
 	Registerer prometheus.Registerer // nil: counters are kept but not exported
@@ -79,7 +85,16 @@ type Finder struct {
 	network attest.Digest
 	log     *slog.Logger
 	metrics *metrics
+	store   *store
 	newest  *memory
+	liars   liars
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	walks   sync.WaitGroup
+	mu      sync.Mutex // guards the end of ctx against walks.Add, and what follows
+	walking int        // walks under way
+	keys    []string   // where the own ask was brought last
+	holders []peer.ID  // who took it
 }
 
 // New joins the DHT with the peers that the host is connected to, now and later. [Finder.Close] must come before the
@@ -93,38 +108,61 @@ func New(o Options) (*Finder, error) {
 	}
 	prefix := protocol.ID("/lacuna/" + o.Host.Network())
 	f := &Finder{
-		host: o.Host, proto: prefix + "/kad/1.0.0", network: o.Host.NetworkID(), log: o.Logger, newest: newMemory(),
-	}
-	mode := dht.ModeClient
-	if o.Server {
-		mode = dht.ModeServer
-	}
-	options := []dht.Option{
-		dht.ProtocolPrefix(prefix), dht.Mode(mode), dht.BootstrapPeers(), dht.Validator(validator{network: f.network}),
-		dht.MaxRecordAge(recordAge), dht.ProviderManagerOpts(records.ProvideValidity(bucketAge), records.CleanupInterval(cleanup)),
-	}
-	if o.Host.Testnet() {
-		// With automatic refresh every peer dials nearly every other: 200 peers on one machine took 147 s to settle.
-		options = append(options, dht.DisableAutoRefresh(), dht.Concurrency(concurrency))
-	}
-	if o.Public {
-		options = append(options, dht.QueryFilter(dht.PublicQueryFilter), dht.RoutingTableFilter(dht.PublicRoutingTableFilter),
-			dht.RoutingTablePeerDiversityFilter(dht.NewRTPeerDiversityFilter(o.Host.Libp2p(), 2, 3)), // per bucket, in all
-			dht.AddressFilter(func(addrs []ma.Multiaddr) []ma.Multiaddr { return ma.FilterAddrs(addrs, manet.IsPublicAddr) }))
+		host: o.Host, proto: prefix + "/kad/1.0.0", network: o.Host.NetworkID(), log: o.Logger,
+		store: newStore(maxStored), newest: newMemory(),
 	}
 	var err error
-	if f.metrics, err = newMetrics(o.Registerer); err != nil {
+	if f.metrics, err = newMetrics(o.Registerer, func() float64 { return float64(f.store.size()) }); err != nil {
 		return nil, fmt.Errorf("start finder: %w", err)
 	}
-	if f.dht, err = dht.New(o.Host.Libp2p(), options...); err != nil {
+	if f.dht, err = dht.New(o.Host.Libp2p(), f.dhtOptions(prefix, o.mode())...); err != nil {
 		f.metrics.unregister()
 		return nil, fmt.Errorf("start finder: %w", err)
 	}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	// Also while it is no server: whoever is connected to a provider gets its ask from itself.
+	o.Host.Handle(PutProtocol, f.servePut)
+	o.Host.Handle(GetProtocol, f.serveGet)
 	return f, nil
 }
 
-// Close leaves the DHT. What others store of this peer stays until it expires.
+// mode returns how the library shall behave. Its automatic mode follows what the host emits about its reachability.
+func (o Options) mode() dht.ModeOpt {
+	switch {
+	case o.Mode == Client, o.Mode == Auto && o.Host.Profile() == p2p.Light:
+		return dht.ModeClient
+	case o.Mode == Server, o.Host.Profile() == p2p.Hub, o.Host.Testnet():
+		return dht.ModeServer
+	}
+	return dht.ModeAuto
+}
+
+func (f *Finder) dhtOptions(prefix protocol.ID, mode dht.ModeOpt) []dht.Option {
+	options := []dht.Option{
+		dht.ProtocolPrefix(prefix), dht.Mode(mode), dht.BootstrapPeers(), dht.DisableValues(), dht.DisableProviders(),
+		dht.OnRequestHook(func(context.Context, network.Stream, *pb.Message) { f.metrics.served.WithLabelValues("route").Inc() }),
+	}
+	if f.host.Testnet() {
+		// With automatic refresh every peer dials nearly every other: 200 peers on one machine took 147 s to settle.
+		options = append(options, dht.DisableAutoRefresh(), dht.Concurrency(concurrency))
+	}
+	if !f.host.LAN() {
+		// The open internet: only public addresses count, and few peers of one address range.
+		options = append(options, dht.QueryFilter(dht.PublicQueryFilter), dht.RoutingTableFilter(dht.PublicRoutingTableFilter),
+			dht.RoutingTablePeerDiversityFilter(dht.NewRTPeerDiversityFilter(f.host.Libp2p(), 2, 3)), // per bucket, in all
+			dht.AddressFilter(func(addrs []ma.Multiaddr) []ma.Multiaddr { return ma.FilterAddrs(addrs, manet.IsPublicAddr) }))
+	}
+	return options
+}
+
+// Close leaves the DHT. What others keep of this peer stays until it expires.
 func (f *Finder) Close() error {
+	f.host.Unhandle(PutProtocol)
+	f.host.Unhandle(GetProtocol)
+	f.mu.Lock()
+	f.cancel()
+	f.mu.Unlock()
+	f.walks.Wait()
 	f.metrics.unregister()
 	if err := f.dht.Close(); err != nil {
 		return fmt.Errorf("close finder: %w", err)
@@ -180,94 +218,4 @@ func (f *Finder) waitIdentified(ctx context.Context, conns []network.Conn) {
 	case <-h.IDService().IdentifyWait(conns[0]):
 	case <-ctx.Done():
 	}
-}
-
-// Publish stores an ask of this peer and enters it into its buckets. Call it again every [Republish], with a new
-// sequence. An ask with a lower sequence than the last is refused. It returns an error that wraps [ErrAlone] if nobody
-// but this peer holds the ask; those who are connected, such as light clients, find it all the same.
-func (f *Finder) Publish(ctx context.Context, ask attest.Envelope) error {
-	ctx, cancel := context.WithTimeout(ctx, opTimeout)
-	defer cancel()
-	a, err := f.put(ctx, ask)
-	if err != nil && !errors.Is(err, ErrAlone) {
-		return fmt.Errorf("publish ask: %w", err)
-	}
-	// Each of these keeps the entry here too, before it looks for others.
-	for _, b := range bucketsOf(a) {
-		if perr := f.dht.Provide(ctx, b.cid(), true); perr != nil && err == nil {
-			err = fmt.Errorf("in %s: %w", b, perr)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("publish ask: %w", err)
-	}
-	return nil
-}
-
-// Withdraw replaces this peer's ask by a last one with a higher sequence that expires within seconds: a DHT cannot
-// delete, but everyone forgets what has expired.
-func (f *Finder) Withdraw(ctx context.Context, last attest.Envelope) error {
-	ctx, cancel := context.WithTimeout(ctx, opTimeout)
-	defer cancel()
-	if _, err := f.put(ctx, last); err != nil {
-		return fmt.Errorf("withdraw ask: %w", err)
-	}
-	return nil
-}
-
-func (f *Finder) put(ctx context.Context, e attest.Envelope) (market.Ask, error) {
-	a, err := market.OpenAsk(e, f.network, time.Now())
-	if err != nil {
-		return a, err
-	}
-	if a.Provider != f.host.Key() {
-		return a, fmt.Errorf("ask of %s, this peer is %s", a.Provider.Short(), f.host.Key().Short())
-	}
-	b, err := attest.MarshalEnvelope(e)
-	if err != nil {
-		return a, err
-	}
-	if len(b) > market.MaxAskBytes {
-		return a, fmt.Errorf("ask of %d bytes, at most %d", len(b), market.MaxAskBytes)
-	}
-	f.seed(ctx)
-	err = f.dht.PutValue(ctx, askKey(a.Provider), b)
-	if errors.Is(err, kbucket.ErrLookupFailure) {
-		err = fmt.Errorf("%w: %w", ErrAlone, err)
-	}
-	return a, err
-}
-
-// Get returns the newest ask of a provider that can be found, checked. The error wraps [ErrNotFound] if there is none.
-func (f *Finder) Get(ctx context.Context, key attest.Key) (market.Ask, attest.Envelope, error) {
-	ctx, cancel := context.WithTimeout(ctx, opTimeout)
-	defer cancel()
-	f.seed(ctx)
-	b, err := f.dht.GetValue(ctx, askKey(key), dht.Quorum(quorum))
-	if err != nil && len(b) == 0 {
-		if errors.Is(err, routing.ErrNotFound) || ctx.Err() == nil {
-			err = ErrNotFound
-		}
-		return market.Ask{}, attest.Envelope{}, fmt.Errorf("get ask of %s: %w", key.Short(), err)
-	}
-	a, e, err := openRecord(f.network, askKey(key), b, time.Now())
-	if err != nil {
-		f.metrics.asks.WithLabelValues("invalid").Inc()
-		return a, e, fmt.Errorf("get ask of %s: %w: %w", key.Short(), ErrNotFound, err)
-	}
-	if !f.newest.note(key, a.Seq, a.ExpiresAt, time.Now()) {
-		f.metrics.asks.WithLabelValues("older").Inc()
-		return market.Ask{}, attest.Envelope{}, fmt.Errorf("get ask of %s: %w: only one that was replaced", key.Short(), ErrNotFound)
-	}
-	f.metrics.asks.WithLabelValues("found").Inc()
-	return a, e, nil
-}
-
-// remember keeps the addresses that came with a candidate.
-func (f *Finder) remember(info peer.AddrInfo, key attest.Key, a market.Ask) {
-	addrs := make([]string, 0, len(info.Addrs)+len(a.Addrs))
-	for _, m := range info.Addrs {
-		addrs = append(addrs, m.String())
-	}
-	f.host.Remember(key, append(addrs, a.Addrs...))
 }

@@ -38,7 +38,7 @@ func ask(i int, seq uint64, life time.Duration, change func(*market.Ask)) market
 	return a
 }
 
-func sign(t *testing.T, i int, a market.Ask) attest.Envelope {
+func sign(t testing.TB, i int, a market.Ask) attest.Envelope {
 	t.Helper()
 	e, err := signer(i).Sign(market.AskDomain, a)
 	if err != nil {
@@ -50,23 +50,59 @@ func sign(t *testing.T, i int, a market.Ask) attest.Envelope {
 // network is n hosts with a finder each; the last one is a light client if light is set.
 type network struct {
 	*p2ptest.Network
-	finders []*find.Finder
+	finders  []*find.Finder
+	registry []*prometheus.Registry
 }
 
-func newNetwork(t *testing.T, n int, light bool) *network {
+func newNetwork(t testing.TB, n int, light bool) *network {
 	t.Helper()
 	w := &network{Network: p2ptest.New(t, n, p2ptest.Options{})}
-	for i, h := range w.Hosts() {
-		f, err := find.New(find.Options{Host: h, Server: !light || i < n-1})
-		if err != nil {
-			t.Fatal(err)
+	for i := range n {
+		mode := find.Auto
+		if light && i == n-1 {
+			mode = find.Client
 		}
-		w.finders = append(w.finders, f)
+		w.start(t, i, mode)
 	}
 	return w
 }
 
-func (w *network) close(t *testing.T) {
+// start starts the finder of host i, which has none yet.
+func (w *network) start(t testing.TB, i int, mode find.Mode) *find.Finder {
+	t.Helper()
+	r := prometheus.NewRegistry()
+	f, err := find.New(find.Options{Host: w.Host(i), Mode: mode, Registerer: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.finders, w.registry = append(w.finders, f), append(w.registry, r)
+	return f
+}
+
+// count returns the sum of a counter over all finders, for those whose first label has one of the values, or for all.
+func (w *network) count(t testing.TB, name string, values ...string) int {
+	t.Helper()
+	n := 0
+	for _, r := range w.registry {
+		families, err := r.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			if family.GetName() != name {
+				continue
+			}
+			for _, m := range family.GetMetric() {
+				if l := m.GetLabel(); len(values) == 0 || (len(l) > 0 && slices.Contains(values, l[0].GetValue())) {
+					n += int(m.GetCounter().GetValue())
+				}
+			}
+		}
+	}
+	return n
+}
+
+func (w *network) close(t testing.TB) {
 	t.Helper()
 	for _, f := range w.finders {
 		if err := f.Close(); err != nil {
@@ -261,85 +297,12 @@ func TestPublishRefuses(t *testing.T) {
 	})
 }
 
-// TestRecord shows what storing peers accept, whoever sends it.
-func TestRecord(t *testing.T) {
-	bytesOf := func(e attest.Envelope) []byte {
-		b, err := attest.MarshalEnvelope(e)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	good := sign(t, 1, ask(1, 1, time.Hour, nil))
-	forged := good
-	forged.Payload = slices.Clone(good.Payload)
-	forged.Payload[len(forged.Payload)-1] ^= 1
-	foreign, err := attest.NewSigner(p2ptest.Key(1), attest.NetworkID("main")).Sign(market.AskDomain, ask(1, 1, time.Hour, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	padded := signer(1).SignBytes(market.AskDomain, make([]byte, market.MaxAskBytes))
-	own := find.AskKey(signer(1).Key())
-	for _, tt := range []struct {
-		name  string
-		key   string
-		value []byte
-		at    time.Duration
-		ok    bool
-	}{
-		{"own", own, bytesOf(good), 0, true},
-		{"under a foreign key", find.AskKey(signer(2).Key()), bytesOf(good), 0, false},
-		{"in another namespace", "/pk/" + signer(1).Key().String(), bytesOf(good), 0, false},
-		{"forged", own, bytesOf(forged), 0, false},
-		{"of another network", own, bytesOf(foreign), 0, false},
-		{"for another provider", own, bytesOf(sign(t, 1, ask(2, 1, time.Hour, nil))), 0, false},
-		{"expired", own, bytesOf(good), time.Hour, false},
-		{"from the future", own, bytesOf(good), -10 * time.Minute, false},
-		{"oversized", own, bytesOf(padded), 0, false},
-		{"empty", own, nil, 0, false},
-		{"cut", own, bytesOf(good)[:100], 0, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			_, _, err := find.OpenRecord(testNetwork, tt.key, tt.value, time.Now().Add(tt.at))
-			if (err == nil) != tt.ok {
-				t.Errorf("record accepted = %v (%v), want %v", err == nil, err, tt.ok)
-			}
-		})
-	}
-	values := [][]byte{{1}, bytesOf(sign(t, 1, ask(1, 3, time.Hour, nil))), bytesOf(sign(t, 1, ask(1, 9, time.Hour, nil))), bytesOf(good)}
-	if i, err := find.Select(values); err != nil || i != 2 {
-		t.Errorf("Select = %d, %v, want 2", i, err)
-	}
-	if i, err := find.Select(values[:1]); err == nil {
-		t.Errorf("Select of garbage = %d", i)
-	}
-}
-
 func TestOlderAskStaysReplaced(t *testing.T) {
 	now := time.Now()
 	got := find.Note(signer(1).Key(), []uint64{3, 5, 4, 5, 6}, now.Add(time.Minute).UnixMilli(), now)
 	if diff := cmp.Diff([]bool{true, true, false, true, true}, got); diff != "" {
 		t.Errorf("verdicts (-want +got):\n%s", diff)
 	}
-}
-
-func FuzzOpenRecord(f *testing.F) {
-	e, err := signer(1).Sign(market.AskDomain, ask(1, 1, time.Hour, nil))
-	if err != nil {
-		f.Fatal(err)
-	}
-	b, err := attest.MarshalEnvelope(e)
-	if err != nil {
-		f.Fatal(err)
-	}
-	key := find.AskKey(signer(1).Key())
-	f.Add(key, b)
-	f.Fuzz(func(t *testing.T, key string, value []byte) {
-		a, _, err := find.OpenRecord(testNetwork, key, value, time.Now())
-		if err == nil && (key != find.AskKey(a.Provider) || len(value) > market.MaxAskBytes) {
-			t.Errorf("accepted %d bytes of %s under %q", len(value), a.Provider, key)
-		}
-	})
 }
 
 // TestLightClientStoresNothing holds that a light client is in nobody's routing table.
@@ -364,7 +327,7 @@ func TestMetrics(t *testing.T) {
 		defer w.close(t)
 		r := prometheus.NewRegistry()
 		h := w.Add(p2p.Options{})
-		f, err := find.New(find.Options{Host: h, Server: true, Registerer: r})
+		f, err := find.New(find.Options{Host: h, Registerer: r})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -381,9 +344,16 @@ func TestMetrics(t *testing.T) {
 		}
 		got := make(map[string]float64)
 		for _, m := range families {
-			got[m.GetName()] = m.GetMetric()[0].GetCounter().GetValue()
+			for _, v := range m.GetMetric() {
+				got[m.GetName()] += v.GetCounter().GetValue() + v.GetGauge().GetValue()
+			}
 		}
-		if diff := cmp.Diff(map[string]float64{"lacuna_find_asks_total": 1, "lacuna_find_lookups_total": 1}, got); diff != "" {
+		delete(got, "lacuna_find_served_total") // depends on who met whom first
+		want := map[string]float64{
+			"lacuna_find_asks_total": 1, "lacuna_find_lookups_total": 1, "lacuna_find_questions_total": 1,
+			"lacuna_find_puts_total": 1, "lacuna_find_held_asks": 1,
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("metrics (-want +got):\n%s", diff)
 		}
 	})

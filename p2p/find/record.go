@@ -2,88 +2,48 @@ package find
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/ipfs/go-cid"
-	"github.com/multiformats/go-multihash"
 
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/market"
 )
 
-const askPrefix = "/lacuna-ask/"
+// Where asks are kept: at the peers of the DHT that are nearest to one of these keys.
+const (
+	askPrefix    = "/lacuna-ask/"
+	bucketPrefix = "/lacuna-asks/1/"
+)
 
 func askKey(k attest.Key) string { return askPrefix + k.String() }
 
-// openRecord checks a value of the DHT against its key.
-func openRecord(network attest.Digest, key string, value []byte, now time.Time) (market.Ask, attest.Envelope, error) {
-	e, err := attest.ParseEnvelope(value, market.MaxAskBytes)
-	if err != nil {
-		return market.Ask{}, e, err
+// openAsk checks an ask that came from elsewhere.
+func openAsk(network attest.Digest, e attest.Envelope, now time.Time) (market.Ask, error) {
+	if err := checkSize(e); err != nil {
+		return market.Ask{}, err
 	}
-	if key != askKey(e.Signer) { // before the signature, which costs more
-		return market.Ask{}, e, errors.New("ask under the key of another peer")
-	}
-	a, err := market.OpenAsk(e, network, now)
-	if err != nil {
-		return market.Ask{}, e, err
-	}
-	return a, e, nil
+	return market.OpenAsk(e, network, now)
 }
 
-// validator tells the DHT which values may be stored and which of several counts.
-type validator struct{ network attest.Digest }
-
-// Validate accepts only asks under their own provider's key.
-func (v validator) Validate(key string, value []byte) error {
-	_, _, err := openRecord(v.network, key, value, time.Now())
+func checkSize(e attest.Envelope) error {
+	b, err := attest.MarshalEnvelope(e)
 	if err != nil {
-		return fmt.Errorf("check record: %w", err)
+		return err
+	}
+	if len(b) > market.MaxAskBytes {
+		return errors.New("ask is too large")
 	}
 	return nil
-}
-
-// Select returns the index of the ask with the highest sequence. The DHT calls it with valid values only. Of equal
-// sequences the first counts, which keeps what is stored.
-func (v validator) Select(_ string, values [][]byte) (int, error) {
-	best, seq := -1, uint64(0)
-	for i, b := range values {
-		e, err := attest.ParseEnvelope(b, market.MaxAskBytes)
-		if err != nil {
-			continue
-		}
-		a, err := attest.Decode[market.Ask](e)
-		if err != nil {
-			continue
-		}
-		if best < 0 || a.Seq > seq {
-			best, seq = i, a.Seq
-		}
-	}
-	if best < 0 {
-		return 0, errors.New("select record: no ask among the values")
-	}
-	return best, nil
 }
 
 // allClasses is the class part of the bucket that every provider enters.
 const allClasses = "all"
 
-// bucket is where providers of one class in one place are entered.
+// bucket is where the asks for one class in one place are kept.
 type bucket struct{ class, place string }
 
-func (b bucket) String() string { return b.class + "/" + b.place }
-
-func (b bucket) cid() cid.Cid {
-	mh, err := multihash.Sum([]byte("lacuna-ask/1/"+b.String()), multihash.SHA2_256, -1)
-	if err != nil {
-		panic("find: " + err.Error()) // SHA-256 is always there
-	}
-	return cid.NewCidV1(cid.Raw, mh)
-}
+func (b bucket) key() string { return bucketPrefix + b.class + "/" + b.place }
 
 // bucketsOf returns the buckets that an ask belongs to.
 func bucketsOf(a market.Ask) []bucket {
@@ -97,6 +57,15 @@ func bucketsOf(a market.Ask) []bucket {
 				out = append(out, b)
 			}
 		}
+	}
+	return out
+}
+
+// keysOf returns all keys under which an ask is kept.
+func keysOf(a market.Ask) []string {
+	out := []string{askKey(a.Provider)}
+	for _, b := range bucketsOf(a) {
+		out = append(out, b.key())
 	}
 	return out
 }

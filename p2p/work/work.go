@@ -58,7 +58,7 @@ const (
 
 // Protocol is a work stream. Its timeout bounds the opening alone: a session moves the deadlines on with each frame.
 // A peer may run several leases at once, and opens a stream anew after each break.
-var Protocol = p2p.Protocol{Name: "work", Major: 1, Timeout: 10 * time.Second, MaxIn: 256, MaxPerPeer: 32, PerMinute: 120}
+var Protocol = p2p.Protocol{Name: "work", Major: 1, Timeout: 10 * time.Second, MaxIn: 256, MaxPerPeer: 32, PerMinute: 120, Bulk: true}
 
 // Serve registers f for every work stream that a renter opens. The session ends, and its stream is closed, when f
 // returns or when ctx ends, which is when the host closes.

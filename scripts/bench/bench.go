@@ -1,7 +1,8 @@
 // Command bench measures the program against itself and prints one table: how long a job takes from the command to its
-// first output, how fast receipts become durable and offers are checked, and what an idle peer costs.
+// first output, how fast receipts become durable and offers are checked, what an idle peer costs, and how fast bulk data
+// flows.
 //
-//	go run ./scripts/bench [-json] [-peers 20] [-jobs 30] [-only jobs,rates,memory,program]
+//	go run ./scripts/bench [-json] [-peers 20] [-jobs 30] [-only jobs,rates,memory,peers,bulk,program]
 //
 // What can be is a ratio to the same work without us, both measured in turns in one run, so that it says the same on a
 // slow and on a fast machine. The table's notes define each figure. Figures with an aim say whether it is met; the exit
@@ -24,6 +25,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -45,11 +47,18 @@ type section struct {
 }
 
 func sections() []section {
-	return []section{{"jobs", (*bench).measureJobs}, {"rates", (*bench).measureRates}, {"memory", (*bench).measureMemory},
+	return []section{{"jobs", (*bench).measureJobs}, {"rates", (*bench).measureRates}, {"memory", (*bench).measureMemory}, {"peers", (*bench).measurePeers}, {"bulk", (*bench).measureBulk},
 		{"program", (*bench).measureProgram}}
 }
 
 func main() {
+	if n, err := strconv.Atoi(os.Getenv(crowdVar)); err == nil { // this process holds the peers of another one's run
+		if err := runCrowd(n, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
@@ -68,7 +77,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	b := &bench{progress: stderr}
 	fs.IntVar(&b.peers, "peers", 20, "providers in the network of the jobs")
 	fs.IntVar(&b.jobs, "jobs", 30, "jobs of each kind")
-	only := fs.String("only", "", "measure these parts only: jobs, rates, memory, program")
+	only := fs.String("only", "", "measure these parts only: jobs, rates, memory, peers, bulk, program")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -107,7 +116,7 @@ func choose(list string) ([]section, error) {
 	for name := range strings.SplitSeq(list, ",") {
 		i := slices.IndexFunc(all, func(s section) bool { return s.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("no part %q; there are jobs, rates, memory and program", name)
+			return nil, fmt.Errorf("no part %q; there are jobs, rates, memory, peers, bulk and program", name)
 		}
 		out = append(out, all[i])
 	}

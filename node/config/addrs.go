@@ -1,0 +1,85 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lacuna-network/lacuna/attest"
+)
+
+// ListenAuto in network.listen stands for port 4711, or the next one that is free, on all transports and families. It
+// stands there alone.
+const ListenAuto = "auto"
+
+// listen is the key of addresses to listen on.
+func listen(name, def, comment string, p *[]string) key {
+	k := texts(name, def, comment, p, func(s string) error {
+		if s == ListenAuto {
+			return nil
+		}
+		return checkAddr(s)
+	})
+	set := k.set
+	k.set = func(list []string) error {
+		if len(list) > 1 && slices.Contains(list, ListenAuto) {
+			return errors.New("auto stands for all addresses: want it alone, or addresses without it")
+		}
+		return set(list)
+	}
+	return k
+}
+
+// checkAddr finds the common slips in a multiaddr; p2p, which binds or dials it, has the last word.
+func checkAddr(s string) error {
+	part := strings.Split(s, "/")
+	bad := fmt.Errorf("address %.120q: want for example /ip4/0.0.0.0/tcp/4711, /ip4/0.0.0.0/udp/4711/quic-v1 or /ip4/0.0.0.0/tcp/443/tls/ws", s)
+	if len(part) < 5 || part[0] != "" || !transport(part[3], part[5:]) {
+		return bad
+	}
+	if _, err := strconv.ParseUint(part[4], 10, 16); err != nil {
+		return bad
+	}
+	switch part[1] {
+	case "ip4", "ip6":
+		if a, err := netip.ParseAddr(part[2]); err != nil || a.Is4() != (part[1] == "ip4") || a.Zone() != "" {
+			return bad
+		}
+	case "dns", "dns4", "dns6":
+		if part[2] == "" {
+			return bad
+		}
+	default:
+		return bad
+	}
+	return nil
+}
+
+// transport reports whether the parts of a multiaddr after its port name something that a peer speaks.
+func transport(network string, rest []string) bool {
+	switch above := strings.Join(rest, "/"); {
+	case network == "udp":
+		return above == "quic-v1"
+	case network != "tcp":
+		return false
+	case len(rest) == 4: // the name in the certificate, where it is not the one that is dialled
+		return rest[0] == "tls" && rest[1] == "sni" && rest[2] != "" && rest[3] == "ws"
+	default:
+		return above == "" || above == "ws" || above == "wss" || above == "tls/ws"
+	}
+}
+
+func checkBootstrap(s string) error {
+	if strings.HasPrefix(s, "lacuna1") {
+		return nil
+	}
+	addr, peer, ok := strings.Cut(s, "/p2p/")
+	if !ok || checkAddr(addr) != nil {
+		return fmt.Errorf("%.80q: want an invite (lacuna1…), or an address such as /ip4/192.0.2.1/tcp/4711/p2p/12D3KooW…", s)
+	}
+	_, err := attest.ParseKey(peer)
+	return err
+}

@@ -1,0 +1,26 @@
+package node
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lacuna-network/lacuna/node/api"
+	"github.com/lacuna-network/lacuna/node/runner"
+	"github.com/lacuna-network/lacuna/node/store"
+	"github.com/lacuna-network/lacuna/p2p"
+)
+
+// InMemory returns the options of a peer whose host is changed by f, to live on a network in memory, and whose jobs are
+// run by r.
+func (o Options) InMemory(f func(p2p.Options) p2p.Options, r runner.Runner) Options {
+	o.memory, o.runner = f, r
+	return o
+}
+
+// Backend is what the local API does.
+func (n *Node) Backend() api.Backend { return n.backend() }
+
+// Store returns the peer's store.
+func (n *Node) Store() *store.Store { return n.store }
+
+// Metrics returns the peer's counters.
+func (n *Node) Metrics() prometheus.Gatherer { return n.registry }

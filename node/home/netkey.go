@@ -1,0 +1,107 @@
+package home
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// DefaultNetworkKey is the usual name of a network key's file in the home.
+const DefaultNetworkKey = "network.key"
+
+// NetworkKeySize is the length of the key of a private network in bytes.
+const NetworkKeySize = 32
+
+var (
+	// ErrNetworkKeyExists means that a file holds the key of another network already.
+	ErrNetworkKeyExists = errors.New("there is another network key already")
+	// ErrNetworkKeyFormat means that a file holds no network key.
+	ErrNetworkKeyFormat = errors.New("not a network key: want 64 hexadecimal digits on one line")
+)
+
+// File returns a path as the config means it: in the home unless it is absolute; "" stays "".
+func (h Home) File(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return h.path(path)
+}
+
+// NetworkKey reads the key of a private network, [NetworkKeySize] bytes, from a file (as for [Home.File]). The file is
+// one line of 64 hexadecimal digits; one that others than its owner may read is refused, for whoever has the key is in.
+func (h Home) NetworkKey(file string) ([]byte, error) {
+	p := h.File(file)
+	info, err := os.Stat(p)
+	if err != nil {
+		return nil, fmt.Errorf("read network key: %w", explain(p, err))
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("read network key: %s has mode %04o, others may read the key; want 0600: chmod 600 %s", p, info.Mode().Perm(), p)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxKeyFile {
+		return nil, fmt.Errorf("read network key: %s is no file of a key", p)
+	}
+	data, err := os.ReadFile(p)
+	if err != nil {
+		return nil, fmt.Errorf("read network key: %w", explain(p, err))
+	}
+	key, err := ParseNetworkKey(data)
+	if err != nil {
+		return nil, fmt.Errorf("read network key: %s: %w", p, err)
+	}
+	return key, nil
+}
+
+// MakeNetworkKey makes a key for a new private network and keeps it in a file, mode 0600. A file that is there is an
+// error that wraps [ErrNetworkKeyExists]: its network would lose this peer. The home must exist.
+func (h Home) MakeNetworkKey(file string) ([]byte, error) {
+	key := make([]byte, NetworkKeySize)
+	if _, err := rand.Read(key); err != nil {
+		return nil, fmt.Errorf("make network key: %w", err)
+	}
+	if err := h.KeepNetworkKey(file, key); err != nil {
+		return nil, err
+	}
+	return key, nil
+}
+
+// KeepNetworkKey writes the key of a network, as an invite brings it, to a file, mode 0600. It does nothing if the file
+// holds that key, and returns an error that wraps [ErrNetworkKeyExists] if it holds anything else.
+func (h Home) KeepNetworkKey(file string, key []byte) error {
+	if len(key) != NetworkKeySize {
+		return fmt.Errorf("keep network key: %d bytes, want %d", len(key), NetworkKeySize)
+	}
+	p := h.File(file)
+	switch _, err := os.Lstat(p); {
+	case err == nil:
+		if old, err := h.NetworkKey(file); err != nil || !bytes.Equal(old, key) {
+			return fmt.Errorf("keep network key: %w in %s", ErrNetworkKeyExists, p)
+		}
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("keep network key: %w", explain(p, err))
+	}
+	if err := writeFile(p, []byte(hex.EncodeToString(key)+"\n"), 0o600); err != nil {
+		return fmt.Errorf("keep network key: %w", err)
+	}
+	return nil
+}
+
+// ParseNetworkKey reads the bytes of a network key's file. Errors wrap [ErrNetworkKeyFormat].
+func ParseNetworkKey(data []byte) ([]byte, error) {
+	text := bytes.TrimSpace(data)
+	key := make([]byte, NetworkKeySize)
+	if len(text) != hex.EncodedLen(NetworkKeySize) {
+		return nil, ErrNetworkKeyFormat
+	}
+	if _, err := hex.Decode(key, text); err != nil {
+		return nil, ErrNetworkKeyFormat
+	}
+	return key, nil
+}

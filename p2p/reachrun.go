@@ -1,0 +1,304 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/event"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/p2p/host/eventbus"
+	"github.com/libp2p/go-libp2p/p2p/protocol/autonatv2"
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+
+	"github.com/lacuna-network/lacuna/market"
+)
+
+const (
+	reachEvery   = 5 * time.Second        // between two looks at the evidence when nothing happens
+	reachSoon    = 300 * time.Millisecond // after something has happened; more may follow
+	relayAfter   = 5 * time.Second        // after the first connection without a success, before relays are looked for
+	keepVerdict  = time.Minute            // after a recheck, while there is no new one
+	sleepGap     = time.Minute            // of the wall clock between two looks: the computer was asleep
+	ifacesEvery  = 10 * time.Second       // between two looks at the interfaces
+	reachChannel = 256                    // events that may wait
+)
+
+// reacher finds out whether others can reach this peer, and acts on it: it picks the addresses that are told, and tells
+// the library, which starts and stops looking for relays and serving the DHT by it.
+type reacher struct {
+	h        *Host
+	lan      bool
+	asker    *asker // nil where the verdict is taken for granted
+	server   *autonatv2.AutoNAT
+	relays   *relayService
+	holder   *relayHolder
+	done     chan struct{} // closed when watch's goroutine has ended
+	seen     *sightings
+	emit     event.Emitter
+	sub      event.Subscription
+	wake     chan struct{}
+	standing atomic.Pointer[standing]
+
+	mu      sync.Mutex
+	ev      evidence
+	circuit []ma.Multiaddr // addresses through the relays that hold a place
+	current Reach
+	change  chan struct{}
+	keep    time.Time            // until then an unknown verdict does not replace a known one
+	asking  map[string]peer.ID   // address → who is being asked
+	silent  map[string]time.Time // address and peer → not before
+	udp     Wire
+	tcp     Wire
+	looked  map[kind]time.Time // when a look out began last
+	emitted network.Reachability
+	ifaces  time.Time
+}
+
+// newReacher is called before the library's host exists.
+func newReacher(o *Options) *reacher {
+	r := &reacher{
+		lan: o.LAN, seen: &sightings{}, wake: make(chan struct{}, 1), change: make(chan struct{}),
+		asking: make(map[string]peer.ID), silent: make(map[string]time.Time), looked: make(map[kind]time.Time),
+		ev: evidence{forced: o.Reach, lan: o.LAN, records: make(map[string]record)},
+	}
+	s := standing{everything: o.Testnet, lan: o.LAN, fixed: parseAll(o.Announce), verdict: o.Reach}
+	s.own, s.hidden = interfaces()
+	ownToo(s.own, parseAll(o.Listen))
+	r.standing.Store(&s)
+	return r
+}
+
+// told is the library's address factory.
+func (r *reacher) told(addrs []ma.Multiaddr) []ma.Multiaddr { return r.standing.Load().told(addrs) }
+
+// start makes ready. It is called once, by New, before the host listens.
+func (r *reacher) start(h *Host, o *Options) error {
+	r.h = h
+	var err error
+	if r.emit, err = h.host.EventBus().Emitter(new(event.EvtLocalReachabilityChanged), eventbus.Stateful); err != nil {
+		return fmt.Errorf("watch reachability: %w", err)
+	}
+	sub, err := h.host.EventBus().Subscribe([]any{
+		new(event.EvtPeerIdentificationCompleted), new(event.EvtPeerProtocolsUpdated), new(event.EvtPeerConnectednessChanged),
+		new(event.EvtLocalAddressesUpdated), new(event.EvtAutoRelayAddrsUpdated),
+	}, eventbus.BufSize(reachChannel))
+	if err != nil {
+		return fmt.Errorf("watch reachability: %w", err)
+	}
+	if o.Reach == market.ReachUnknown {
+		if r.asker, r.server, err = serveAutoNAT(h.host, o); err != nil {
+			return errors.Join(sub.Close(), fmt.Errorf("serve autonat: %w", err))
+		}
+	}
+	r.relays = newRelayService(h.ctx, h.host, o, h.metrics)
+	r.sub = sub
+	r.holder, err = holdRelays(h.host, &relayFinder{host: h.host, network: o.Network})
+	return err
+}
+
+// watch begins to find out, once the host listens.
+func (r *reacher) watch() {
+	if !r.h.begin() {
+		return
+	}
+	r.done = make(chan struct{})
+	go func() { // ends with the host's context, which Close waits for
+		defer r.h.running.Done()
+		defer close(r.done)
+		r.run(r.h.ctx)
+	}()
+}
+
+// close ends what runs. The host's context has ended.
+func (r *reacher) close() {
+	if r.done != nil {
+		<-r.done
+	}
+	if r.sub != nil {
+		_ = r.sub.Close() // nobody listens any more
+	}
+	if r.holder != nil {
+		if err := r.holder.close(); err != nil {
+			r.h.log.Debug("relays are not given up in order", "err", err)
+		}
+	}
+	if r.server != nil {
+		r.server.Close()
+	}
+	if r.relays != nil {
+		if err := r.relays.set(false); err != nil {
+			r.h.log.Debug("relay did not stop in order", "err", err)
+		}
+	}
+}
+
+func (r *reacher) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	wall := time.Now().Round(0) // without the monotonic part, which stands still while the computer sleeps
+	for soon := true; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-r.sub.Out():
+			r.hear(e)
+			if !soon {
+				soon = true
+				timer.Reset(reachSoon)
+			}
+		case <-r.wake:
+			if !soon {
+				soon = true
+				timer.Reset(reachSoon)
+			}
+		case <-timer.C:
+			soon = false
+			now := time.Now()
+			if now.Round(0).Sub(wall) > sleepGap {
+				r.recheck()
+			}
+			wall = now.Round(0)
+			r.look(now)
+			timer.Reset(reachEvery)
+		}
+	}
+}
+
+// poke makes the goroutine look soon.
+func (r *reacher) poke() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (r *reacher) hear(e any) {
+	switch e := e.(type) {
+	case event.EvtPeerIdentificationCompleted:
+		if e.Conn != nil && e.ObservedAddr != nil && !circuit(e.Conn.RemoteMultiaddr()) {
+			r.seen.note(r.h.host.Network().ListenAddresses(), e.Conn.LocalMultiaddr(), e.ObservedAddr, e.Peer, time.Now())
+		}
+	case event.EvtAutoRelayAddrsUpdated:
+		r.mu.Lock()
+		r.circuit = slices.Clone(e.RelayAddrs)
+		r.mu.Unlock()
+	}
+}
+
+// punched is told by the hole puncher.
+func (r *reacher) punched(id peer.ID) {
+	key, err := KeyOf(id)
+	if err != nil {
+		return
+	}
+	r.mu.Lock()
+	r.ev.punched = finding{by: key, at: time.Now(), ok: true}
+	r.mu.Unlock()
+	r.poke()
+}
+
+// recheck forgets the evidence, but not the verdict.
+func (r *reacher) recheck() {
+	r.seen.forget()
+	r.mu.Lock()
+	r.ev = evidence{forced: r.ev.forced, lan: r.ev.lan, records: make(map[string]record)}
+	r.udp, r.tcp = "", ""
+	r.keep = time.Now().Add(keepVerdict)
+	clear(r.silent)
+	clear(r.looked)
+	r.mu.Unlock()
+	r.poke()
+}
+
+// look weighs the evidence of now and acts on it.
+func (r *reacher) look(now time.Time) {
+	conns := r.h.host.Network().Conns()
+	servers := r.servers(conns)
+	own := r.ownAddrs(now)
+	r.mu.Lock()
+	r.gather(now, conns, own)
+	verdict := judge(r.ev, now)
+	verdict.UDP, verdict.TCP = r.udp, r.tcp
+	moved, other := r.adopt(verdict, now)
+	state := r.state(now)
+	asks := r.questions(now, own, servers)
+	r.mu.Unlock()
+	told := r.restand(now)
+	if other {
+		r.announce() // only now: who hears of it may look at the addresses
+	}
+	if moved {
+		r.act()
+	}
+	r.publish(state, told)
+	for _, q := range asks {
+		r.askOne(q)
+	}
+	r.lookOuts(now, conns)
+	r.h.trimRelayed(conns, now)
+}
+
+// gather updates the evidence from what can be seen now. The lock is held.
+func (r *reacher) gather(now time.Time, conns []network.Conn, own []ma.Multiaddr) {
+	if r.ev.met.IsZero() && len(conns) > 0 {
+		r.ev.met = now
+	}
+	r.ev.own = addrStrings(own)
+	r.ev.nobodyOwn = len(r.h.host.Network().ListenAddresses()) == 0
+	for a := range r.ev.records {
+		if !slices.Contains(r.ev.own, a) {
+			delete(r.ev.records, a)
+		}
+	}
+	r.ev.relays = r.ev.relays[:0]
+	for _, id := range relaysOf(r.circuit) {
+		if key, err := KeyOf(id); err == nil {
+			r.ev.relays = append(r.ev.relays, key)
+		}
+	}
+	udp, tcp := wireOf(conns)
+	if udp {
+		r.udp = WireOpen
+	}
+	if tcp {
+		r.tcp = WireOpen
+	}
+	if !r.lan || r.ev.forced != market.ReachUnknown {
+		return
+	}
+	for _, c := range conns {
+		m := c.RemoteMultiaddr()
+		if c.Stat().Direction != network.DirInbound || circuit(m) || manet.IsIPLoopback(m) || r.h.paths.punched(c) {
+			continue
+		}
+		first := slices.ContainsFunc(r.h.host.Network().ConnsToPeer(c.RemotePeer()), func(o network.Conn) bool {
+			return o.Stat().Direction == network.DirOutbound
+		})
+		if key, err := KeyOf(c.RemotePeer()); err == nil && !first {
+			r.ev.inbound = finding{by: key, at: now, ok: true}
+			return
+		}
+	}
+}
+
+func (r *reacher) now() Reach {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := r.current
+	v.Witnesses, v.Relays = slices.Clone(v.Witnesses), slices.Clone(v.Relays)
+	v.Worked, v.Failed = slices.Clone(v.Worked), slices.Clone(v.Failed)
+	return v
+}
+
+func (r *reacher) changed() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.change
+}

@@ -1,0 +1,268 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/transport"
+	"github.com/libp2p/go-libp2p/p2p/net/swarm"
+	"github.com/libp2p/go-libp2p/p2p/protocol/identify"
+	"github.com/libp2p/go-libp2p/p2p/protocol/identify/pb"
+	"github.com/libp2p/go-msgio/pbio"
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+	msmux "github.com/multiformats/go-multistream"
+
+	"github.com/lacuna-network/lacuna/market"
+)
+
+const (
+	seenLife    = 30 * time.Minute // of what a peer said it sees; a router forgets a port sooner or later
+	maxSeen     = 32               // such statements kept
+	maxSeenKind = 3                // own addresses made of them, of TCP and of UDP each: a symmetric NAT shows another port to each peer
+	lookTimeout = 8 * time.Second
+	maxIdentify = 8 << 10 // bytes of the message in which a peer says what it sees
+)
+
+// sighting is an own address as another peer sees it.
+type sighting struct {
+	addr ma.Multiaddr // with everything after the port that the own listener has
+	by   peer.ID
+	at   time.Time
+}
+
+// sightings remembers how others see this peer. A router maps TCP and UDP separately, so both kinds have to be seen
+// before holes can be punched in both.
+type sightings struct {
+	mu  sync.Mutex
+	all []sighting // newest last
+}
+
+// note keeps that by sees the connection from local as seen. Connections that do not come from a listener's port say
+// nothing about it.
+func (s *sightings) note(listeners []ma.Multiaddr, local, seen ma.Multiaddr, by peer.ID, now time.Time) bool {
+	if local == nil || len(seen) < 2 || circuit(seen) || manet.IsIPLoopback(seen) {
+		return false
+	}
+	listener := listenerOf(listeners, local)
+	if listener == nil || isUDP(listener) != isUDP(seen) {
+		return false
+	}
+	addr := ma.Join(slices.Clone(seen[:2]), slices.Clone(listener[2:]))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := slices.IndexFunc(s.all, func(o sighting) bool { return o.by == by && o.addr.Equal(addr) })
+	if known >= 0 {
+		s.all = slices.Delete(s.all, known, known+1)
+	}
+	s.all = append(s.all, sighting{addr, by, now})
+	s.all = s.all[max(0, len(s.all)-maxSeen):]
+	return known < 0
+}
+
+// listenerOf returns the listen address whose port a connection comes from, nil if there is none. TCP listeners are
+// bare; those of WebSocket share their port.
+func listenerOf(listeners []ma.Multiaddr, local ma.Multiaddr) ma.Multiaddr {
+	port := func(m ma.Multiaddr) string {
+		if len(m) < 2 || (m[1].Code() != ma.P_TCP && m[1].Code() != ma.P_UDP) {
+			return ""
+		}
+		return m[0].Protocol().Name + m[1].String()
+	}
+	want := port(local)
+	var found ma.Multiaddr
+	for _, l := range listeners {
+		if want != "" && port(l) == want && (found == nil || len(l) < len(found)) {
+			found = l
+		}
+	}
+	return found
+}
+
+// addrs returns own addresses, those that most peers see first, and of each kind no more than maxSeenKind.
+func (s *sightings) addrs(now time.Time) []ma.Multiaddr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	votes := make(map[string]int)
+	var out []ma.Multiaddr
+	for _, o := range slices.Backward(s.all) {
+		if now.Sub(o.at) >= seenLife {
+			continue
+		}
+		if votes[o.addr.String()]++; votes[o.addr.String()] == 1 {
+			out = append(out, o.addr)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b ma.Multiaddr) int { return votes[b.String()] - votes[a.String()] })
+	left := map[bool]int{true: maxSeenKind, false: maxSeenKind}
+	return slices.DeleteFunc(out, func(m ma.Multiaddr) bool {
+		left[isUDP(m)]--
+		return left[isUDP(m)] < 0
+	})
+}
+
+func (s *sightings) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = nil
+}
+
+// lookOut makes a connection beside those that the swarm has, asks the peer what it sees, and closes it at once. That
+// tells whether this kind of packet gets out, and where the router maps the port. A second connection inside the swarm
+// is not possible, and closing the first would cost a relay's reservation.
+func lookOut(ctx context.Context, h host.Host, id peer.ID, addr ma.Multiaddr) (local, seen ma.Multiaddr, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	s, ok := h.Network().(*swarm.Swarm)
+	if !ok {
+		return nil, nil, errors.New("look out: no swarm")
+	}
+	t := s.TransportForDialing(addr)
+	if t == nil {
+		return nil, nil, fmt.Errorf("look out: no transport for %s", addr)
+	}
+	c, err := t.Dial(ctx, addr, id)
+	if err != nil {
+		return nil, nil, fmt.Errorf("look out: %w", err)
+	}
+	defer func() { _ = c.Close() }()
+	seen, err = whatItSees(ctx, c)
+	return c.LocalMultiaddr(), seen, err
+}
+
+func whatItSees(ctx context.Context, c transport.CapableConn) (ma.Multiaddr, error) {
+	s, err := c.OpenStream(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("look out: %w", err)
+	}
+	defer func() { _ = s.Reset() }()
+	_ = s.SetDeadline(time.Now().Add(lookTimeout))
+	if err := msmux.SelectProtoOrFail(identify.ID, s); err != nil {
+		return nil, fmt.Errorf("look out: %w", err)
+	}
+	var msg pb.Identify
+	if err := pbio.NewDelimitedReader(s, maxIdentify).ReadMsg(&msg); err != nil {
+		return nil, fmt.Errorf("look out: %w", err)
+	}
+	m, err := ma.NewMultiaddrBytes(msg.GetObservedAddr())
+	if err != nil {
+		return nil, fmt.Errorf("look out: %w", err)
+	}
+	return m, nil
+}
+
+// wireOf returns what the connections of now say about UDP and TCP: whatever another computer was reached with is open.
+func wireOf(conns []network.Conn) (udp, tcp bool) {
+	for _, c := range conns {
+		m := c.RemoteMultiaddr()
+		if circuit(m) || manet.IsIPLoopback(m) {
+			continue
+		}
+		if isUDP(m) {
+			udp = true
+		} else {
+			tcp = true
+		}
+	}
+	return udp, tcp
+}
+
+const (
+	lookEvery = 5 * time.Minute // between two look outs of a kind
+	lookTries = 2               // peers that one look out tries
+	lookFirst = 2 * time.Second // after the first connection
+)
+
+// lookOuts looks out by the kinds of packet of which nothing is known, or, where others cannot dial this peer, of which
+// nobody has said yet how they arrive.
+func (r *reacher) lookOuts(now time.Time, conns []network.Conn) {
+	if r.asker == nil {
+		return
+	}
+	seen := r.seen.addrs(now)
+	listens := r.h.host.Network().ListenAddresses()
+	for _, k := range []kind{kindQUIC, kindTCP} {
+		is := func(m ma.Multiaddr) bool { return kindOf(m) == k }
+		r.mu.Lock()
+		wire := r.tcp
+		if k == kindQUIC {
+			wire = r.udp
+		}
+		needed := r.current.Verdict != market.ReachDirect && slices.ContainsFunc(listens, is) && !slices.ContainsFunc(seen, is)
+		due := !r.ev.met.IsZero() && now.Sub(r.ev.met) >= lookFirst && (r.looked[k].IsZero() || now.Sub(r.looked[k]) >= lookEvery)
+		start := due && (needed || wire != WireOpen)
+		var targets []target
+		if start {
+			if targets = r.targets(conns, k); len(targets) > 0 {
+				r.looked[k] = now
+			}
+		}
+		r.mu.Unlock()
+		if len(targets) > 0 && r.h.begin() {
+			go func() { // ends with the host's context, which Close waits for
+				defer r.h.running.Done()
+				r.tryWire(k, targets)
+			}()
+		}
+	}
+}
+
+type target struct {
+	id   peer.ID
+	addr ma.Multiaddr
+}
+
+// targets returns peers that are reached by the other kind, and an address of this kind of each.
+func (r *reacher) targets(conns []network.Conn, k kind) []target {
+	var out []target
+	for _, c := range conns {
+		m := c.RemoteMultiaddr()
+		if circuit(m) || kindOf(m) == k || c.Stat().Direction != network.DirOutbound {
+			continue
+		}
+		for _, addr := range r.h.dialable(r.h.host.Peerstore().Addrs(c.RemotePeer())) {
+			// Of the connection's own family: that one leaves this network, the other may not.
+			if kindOf(addr) == k && addr[0].Code() == m[0].Code() && (r.lan || manet.IsPublicAddr(addr)) {
+				out = append(out, target{c.RemotePeer(), addr})
+				break
+			}
+		}
+		if len(out) == lookTries {
+			break
+		}
+	}
+	return out
+}
+
+func (r *reacher) tryWire(k kind, targets []target) {
+	wire := WireBlocked
+	for _, t := range targets {
+		local, seen, err := lookOut(r.h.ctx, r.h.host, t.id, t.addr)
+		if local == nil {
+			r.h.log.Debug("nothing gets through", "addr", t.addr, "err", err)
+			continue
+		}
+		wire = WireOpen
+		if err == nil {
+			r.seen.note(r.h.host.Network().ListenAddresses(), local, seen, t.id, time.Now())
+			break
+		}
+	}
+	r.mu.Lock()
+	switch {
+	case r.h.ctx.Err() != nil:
+	case k == kindQUIC:
+		r.udp = wire
+	default:
+		r.tcp = wire
+	}
+	r.mu.Unlock()
+	r.poke()
+}

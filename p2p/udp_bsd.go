@@ -1,0 +1,6 @@
+//go:build unix && !linux
+
+package p2p
+
+// forceReceiveBuffer can do nothing here.
+func forceReceiveBuffer(int, int) {}
