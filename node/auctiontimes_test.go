@@ -3,162 +3,17 @@ package node_test
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/lacuna-network/lacuna/attest"
-	"github.com/lacuna-network/lacuna/gpu"
 	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/market/auction"
-	"github.com/lacuna-network/lacuna/node"
-	"github.com/lacuna-network/lacuna/node/api"
-	"github.com/lacuna-network/lacuna/node/config"
-	"github.com/lacuna-network/lacuna/node/home"
 	"github.com/lacuna-network/lacuna/node/renter"
-	"github.com/lacuna-network/lacuna/node/runner"
-	"github.com/lacuna-network/lacuna/p2p"
-	"github.com/lacuna-network/lacuna/p2p/p2ptest"
 )
-
-// crowdRTT is the round trip between any two peers of a memory network.
-const crowdRTT = 80 * time.Millisecond
-
-// memoryPeer is a whole node on a network in memory.
-type memoryPeer struct {
-	*node.Node
-	do   api.Backend
-	stop func() error
-}
-
-// memoryNet is a network of whole nodes in virtual time: renters, which are light clients, behind providers. All code is the
-// daemon's but for three things: packets travel in memory, there is no local API, and jobs only wait until they are stopped.
-type memoryNet struct {
-	t         *testing.T
-	sim       *p2ptest.Network
-	peers     []*memoryPeer
-	providers []*memoryPeer
-	renters   []*memoryPeer
-}
-
-// newMemoryNet starts the providers, each with a device at a price of its own, and the renters. It must be called in a
-// bubble.
-func newMemoryNet(t *testing.T, providers, renters int) *memoryNet {
-	m := &memoryNet{t: t, sim: p2ptest.New(t, 0, p2ptest.Options{Latency: crowdRTT / 2})}
-	random := rand.New(rand.NewPCG(1, uint64(providers)))
-	for i := range providers {
-		values := map[string]string{"provide.enabled": "true"}
-		values["provide.simulate_gpus"] = filepath.Join(t.TempDir(), "gpus.json")
-		gpus := fmt.Sprintf(`[{"model":"RTX 4090","count":4,"price":"0.%02d USD/h","place":"eu/de"}]`, 20+i%40)
-		if err := os.WriteFile(values["provide.simulate_gpus"], []byte(gpus), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		m.providers = append(m.providers, m.add(values, random))
-	}
-	for range renters {
-		m.renters = append(m.renters, m.add(map[string]string{}, random))
-	}
-	var starting sync.WaitGroup
-	for _, p := range m.peers {
-		starting.Go(func() { p.start(t) })
-	}
-	starting.Wait()
-	t.Logf("started")
-	time.Sleep(time.Minute)
-	t.Logf("settled")
-	return m
-}
-
-// add makes a node that knows some that were made before.
-func (m *memoryNet) add(values map[string]string, random *rand.Rand) *memoryPeer {
-	m.t.Helper()
-	var known []string
-	for _, i := range random.Perm(len(m.providers))[:min(len(m.providers), 4)] {
-		p := m.providers[i]
-		known = append(known, p.Addrs()[0]+"/p2p/"+p.Key().String())
-	}
-	values["network.name"] = "test-crowd"
-	if len(known) > 0 {
-		values["network.bootstrap"] = known[0]
-		for _, k := range known[1:] {
-			values["network.bootstrap"] += "," + k
-		}
-	}
-	dir := m.t.TempDir()
-	h, err := home.At(dir)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	c, err := config.Load(dir, func(string) string { return "" }, values)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	n, err := node.New(node.Options{Home: h, Config: c, Version: "test"}.InMemory(func(o p2p.Options) p2p.Options { return m.sim.Options(o) }, idler{}))
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	p := &memoryPeer{Node: n, do: n.Backend()}
-	m.peers = append(m.peers, p)
-	return p
-}
-
-func (p *memoryPeer) start(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	p.stop = func() error { cancel(); return <-done }
-	select {
-	case <-p.Ready():
-	case err := <-done:
-		t.Errorf("run node: %v", err)
-		done <- err
-	}
-}
-
-func (m *memoryNet) close() {
-	var stopping sync.WaitGroup
-	for _, p := range m.peers {
-		stopping.Go(func() {
-			if err := p.stop(); err != nil {
-				m.t.Errorf("stop node: %v", err)
-			}
-		})
-	}
-	stopping.Wait()
-	m.sim.Close()
-}
-
-// total returns the sum of a counter over all peers, of the series with that value of a label, "" for all.
-func (m *memoryNet) total(name, label string) (sum float64) {
-	m.t.Helper()
-	for _, p := range m.peers {
-		families, err := p.Metrics().Gather()
-		if err != nil {
-			m.t.Fatal(err)
-		}
-		for _, f := range families {
-			if f.GetName() != name {
-				continue
-			}
-			for _, c := range f.GetMetric() {
-				match := label == ""
-				for _, l := range c.GetLabel() {
-					match = match || l.GetValue() == label
-				}
-				if match {
-					sum += c.GetCounter().GetValue()
-				}
-			}
-		}
-	}
-	return sum
-}
 
 // held is what one auction took.
 type held struct {
@@ -201,87 +56,32 @@ func (m *memoryNet) hold(p *memoryPeer, spec market.Spec) held {
 	return h
 }
 
-// trust gives a renter good experience of a provider.
-func (m *memoryNet) trust(p *memoryPeer, provider attest.Key) {
-	m.t.Helper()
-	value, err := attest.Marshal(struct {
-		OK    bool            `cbor:"1,keyasint"`
-		Value market.MicroUSD `cbor:"2,keyasint"`
-		First bool            `cbor:"3,keyasint,omitempty"`
-		What  string          `cbor:"4,keyasint"`
-	}{true, market.USD, true, "done"})
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	now := time.Now().UnixMilli()
-	if err := p.Store().AddEvidence(provider, now, attest.Sum(provider[:]), value); err != nil {
-		m.t.Fatal(err)
-	}
-}
-
-// raise makes a price above all others the renter's reference, so that any offer of a provider that it trusts is good
-// enough. Its own awards lower the reference again.
-func (m *memoryNet) raise(p *memoryPeer) {
-	m.t.Helper()
-	for range 15 { // as many as count
-		if err := p.Store().AddPrice(gpu.ClassOf(gpu.NVIDIA, 24<<30), time.Now().UnixMilli(), uint64(market.USD)); err != nil {
-			m.t.Fatal(err)
-		}
-	}
-}
-
-// idler is a runner whose jobs do nothing until they are killed.
-type idler struct{}
-
-// Start starts nothing.
-func (idler) Start(ctx context.Context, _ runner.Job) (runner.Process, error) {
-	p := &idleProcess{done: make(chan struct{})}
-	context.AfterFunc(ctx, func() { p.Kill("context ended") })
-	return p, nil
-}
-
-type idleProcess struct {
-	once   sync.Once
-	done   chan struct{}
-	reason string
-}
-
-func (p *idleProcess) Pause() error  { return nil }
-func (p *idleProcess) Resume() error { return nil }
-func (p *idleProcess) Kill(reason string) {
-	p.once.Do(func() { p.reason = reason; close(p.done) })
-}
-func (p *idleProcess) Usage() (runner.Usage, error) { return runner.Usage{}, nil }
-func (p *idleProcess) Done() <-chan struct{}        { return p.done }
-func (p *idleProcess) Result() runner.Result {
-	<-p.done
-	return runner.Result{State: runner.Killed, Reason: p.reason}
-}
-func (p *idleProcess) PID() int { return 0 }
-
 // auctionTimes is what a series of auctions took.
 type auctionTimes struct {
-	full, early []held  // those of renters that know nobody, and those of renters that know some providers
-	streams     float64 // of our protocols that all peers opened, per full auction
-	heard       float64 // peers that heard the bid by gossip, per full auction
+	full    []held  // of renters that know nobody
+	early   []held  // of renters that trust some providers and are connected to them
+	cold    []held  // the same, each renter's first: it is connected to none of those it trusts but by chance
+	streams float64 // of our protocols that all peers opened, per full auction
+	heard   float64 // peers that heard the bid by gossip, per full auction
 }
 
 // measureAuctions has each renter hold so many auctions: first as one that knows nobody, then with experience of three
-// providers.
+// providers. As many more renters, which have such experience too, hold their first.
 func measureAuctions(t *testing.T, providers, renters, rounds int) (r auctionTimes) {
 	module := filepath.Join(t.TempDir(), "m.wasm")
 	if err := os.WriteFile(module, []byte("\x00asm\x01\x00\x00\x00"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemoryNet(t, providers, renters)
+		m := newMemoryNet(t, providers, 2*renters)
 		defer m.close()
 		spec := market.Spec{Module: module, GPUs: 1, Models: []string{"RTX 4090"}, MaxPrice: market.USD, Budget: market.USD, Duration: 10 * time.Minute}
+		newcomers, returned := m.renters[:renters], m.renters[renters:]
 		streams, heard := m.total("lacuna_p2p_streams_total", "out"), m.total("lacuna_bids_heard_total", "")
 		for range rounds {
-			for _, p := range m.renters {
+			for _, p := range newcomers {
 				r.full = append(r.full, m.hold(p, spec))
-				time.Sleep(5 * time.Second)
+				time.Sleep(auctionPause)
 			}
 		}
 		r.streams = (m.total("lacuna_p2p_streams_total", "out") - streams) / float64(len(r.full))
@@ -291,11 +91,18 @@ func measureAuctions(t *testing.T, providers, renters, rounds int) (r auctionTim
 				m.trust(p, m.providers[(7*i+31*k)%len(m.providers)].Key())
 			}
 		}
+		early := func(p *memoryPeer) held {
+			m.raise(p)
+			h := m.hold(p, spec)
+			time.Sleep(auctionPause)
+			return h
+		}
+		for _, p := range returned {
+			r.cold = append(r.cold, early(p))
+		}
 		for range rounds {
-			for _, p := range m.renters {
-				m.raise(p)
-				r.early = append(r.early, m.hold(p, spec))
-				time.Sleep(5 * time.Second)
+			for _, p := range newcomers {
+				r.early = append(r.early, early(p))
 			}
 		}
 	})
@@ -317,9 +124,66 @@ func took(h held) time.Duration { return h.took }
 // over is what an auction took beyond its window, of which the award's own round trip is one.
 func over(h held) time.Duration { return h.took - h.window }
 
+// report writes what the auctions took as the metrics of a benchmark.
+func (r auctionTimes) report(b *testing.B) {
+	ms := func(d time.Duration) float64 { return float64(d.Milliseconds()) }
+	window := func(h held) time.Duration { return h.window }
+	offers := 0.0
+	for _, h := range r.full {
+		offers += float64(h.offers) / float64(len(r.full))
+	}
+	b.ReportMetric(0, "ns/op") // what the machine takes says nothing
+	b.ReportMetric(ms(quantile(r.full, 0.5, window)), "window-ms")
+	b.ReportMetric(ms(quantile(r.full, 0.5, took)), "award-p50-ms")
+	b.ReportMetric(ms(quantile(r.full, 0.95, took)), "award-p95-ms")
+	b.ReportMetric(ms(quantile(r.full, 0.5, over))/ms(crowdRTT), "over-window-p50-rtt")
+	b.ReportMetric(ms(quantile(r.early, 0.5, took)), "early-p50-ms")
+	b.ReportMetric(ms(quantile(r.early, 0.95, took)), "early-p95-ms")
+	b.ReportMetric(ms(quantile(r.early, 0.5, took))/ms(crowdRTT), "early-p50-rtt")
+	b.ReportMetric(ms(quantile(r.cold, 0.5, took))/ms(crowdRTT), "cold-p50-rtt")
+	b.ReportMetric(offers, "offers")
+	b.ReportMetric(r.heard, "heard")
+	b.ReportMetric(r.streams, "streams")
+}
+
+// BenchmarkAuctionTimes is the time from a signed bid to a countersigned award among 100 whole nodes, 80 ms of virtual time
+// apart. It is not repeated: virtual time does not depend on the machine.
+func BenchmarkAuctionTimes(b *testing.B) {
+	var r auctionTimes
+	if !testing.RunTests(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{{Name: "auctions", F: func(t *testing.T) {
+		r = measureAuctions(t, 90, 5, 4)
+	}}}) {
+		b.Fatal("an auction failed")
+	}
+	b.Run("100", func(b *testing.B) {
+		for range b.N { // measured above
+		}
+		r.report(b)
+	})
+}
+
+// TestAuctionTimes holds what BenchmarkAuctionTimes measures, among fewer nodes.
 func TestAuctionTimes(t *testing.T) {
-	r := measureAuctions(t, 95, 5, 6)
-	for _, h := range append(r.full, r.early...) {
-		t.Logf("%+v", h)
+	r := measureAuctions(t, 20, 2, 3)
+	for _, h := range r.early {
+		if !h.early {
+			t.Errorf("%+v: a trusted offer at the reference price did not close the auction", h)
+		}
+	}
+	for _, tt := range []struct {
+		name       string
+		took, most time.Duration
+	}{
+		{"window and award, median beyond the window", quantile(r.full, 0.5, over), 3 * crowdRTT / 2},
+		{"window and award, p95", quantile(r.full, 0.95, took), 1500 * time.Millisecond},
+		{"early, median", quantile(r.early, 0.5, took), 4 * crowdRTT},
+		{"early, p95", quantile(r.early, 0.95, took), 1500 * time.Millisecond},
+	} {
+		if tt.took <= 0 || tt.took > tt.most {
+			t.Errorf("%s: %v, want at most %v", tt.name, tt.took, tt.most)
+		}
+	}
+	if most := 40.0 + 3*20; r.streams > most {
+		t.Errorf("%.0f streams per auction among 22 peers, want at most %.0f", r.streams, most)
 	}
 }

@@ -1,12 +1,16 @@
 package p2p
 
 import (
+	"context"
 	"io"
 	"net/netip"
+	"testing"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/protocol"
 	ma "github.com/multiformats/go-multiaddr"
+	msmux "github.com/multiformats/go-multistream"
 
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/market"
@@ -146,3 +150,34 @@ func (r *RTTs) Get(key attest.Key, now time.Time) (time.Duration, bool) {
 
 // Len returns how many peers are remembered.
 func (r *RTTs) Len() int { return len(r.r.m) }
+
+// Asker asks peers to dial back.
+type Asker struct{ a *asker }
+
+// NewAsker returns one on a host of a test network, which serves others too, also on loopback.
+func NewAsker(tb testing.TB, h *Host) *Asker {
+	tb.Helper()
+	a, server, err := serveAutoNAT(h.host, &Options{LAN: true})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(server.Close)
+	return &Asker{a}
+}
+
+// Ask asks one peer about one address.
+func (a *Asker) Ask(ctx context.Context, server *Host, addr string) (bool, error) {
+	return a.a.ask(ctx, server.host.ID(), ma.StringCast(addr))
+}
+
+// Negotiate picks the protocol of a raw stream.
+func Negotiate(s network.Stream, id protocol.ID) error { return msmux.SelectProtoOrFail(id, s) }
+
+// LookOut makes a connection beside the host's own and returns what the other side sees.
+func LookOut(ctx context.Context, h, other *Host, addr string) (string, error) {
+	_, seen, err := lookOut(ctx, h.host, other.host.ID(), ma.StringCast(addr))
+	if err != nil {
+		return "", err
+	}
+	return seen.String(), nil
+}

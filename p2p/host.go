@@ -271,14 +271,19 @@ func (h *Host) Connect(ctx context.Context, key attest.Key, addrs []string) erro
 	if id == h.host.ID() {
 		return fmt.Errorf("connect to %s: %w: it is this peer itself", key.Short(), ErrUnreachable)
 	}
-	if h.Connected(key) {
+	known := h.dialable(parseAddrs(key, addrs))
+	switch h.host.Network().Connectedness(id) {
+	case network.Connected:
+		return nil
+	case network.Limited:
+		h.host.Peerstore().AddAddrs(id, known, peerstore.TempAddrTTL) // a straight way may be among them, see Widen
 		return nil
 	}
 	// The library refuses to dial again for a while after a failure; a call is a decision to try now.
 	if s, ok := h.host.Network().(*swarm.Swarm); ok {
 		s.Backoff().Clear(id)
 	}
-	info := peer.AddrInfo{ID: id, Addrs: h.dialable(parseAddrs(key, addrs))}
+	info := peer.AddrInfo{ID: id, Addrs: known}
 	if err := h.host.Connect(network.WithAllowLimitedConn(ctx, "connect"), info); err != nil {
 		h.gate.failed(id, err, time.Now())
 		if ctx.Err() != nil {

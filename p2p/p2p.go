@@ -4,6 +4,12 @@
 // limits of one service), [Stream] (bytes or frames to one peer, whose key the handshake has proved), [Liveness] and
 // [Invite]. The numbers of libp2p stand in profiles.go, each with its reason.
 //
+// A host finds out by asking others whether and how it can be reached ([Reach]), tells only addresses that are of use to
+// them, takes places at relays where it needs some and relays for others where it can ([RelayPolicy]). A stream needs a
+// path: signalling runs over any, bulk protocols ([Protocol.Bulk]) over a straight one or a relay that lets data pass
+// ([Path], [Host.Widen], [ErrLimited]). On a test network everybody reaches everybody, and nothing of this runs, unless
+// [Options.Reach] says how this peer is reached.
+//
 // A protocol's ID is
 //
 //	/lacuna/<network>/<name>/<major>

@@ -9,7 +9,6 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
-	"github.com/libp2p/go-libp2p/core/peerstore"
 	ma "github.com/multiformats/go-multiaddr"
 
 	"github.com/lacuna-network/lacuna/attest"
@@ -35,7 +34,9 @@ func (h *Host) Widen(ctx context.Context, key attest.Key, addrs []string) (Path,
 		return p, nil
 	}
 	id := PeerID(key)
-	h.host.Peerstore().AddAddrs(id, h.dialable(parseAddrs(key, addrs)), peerstore.TempAddrTTL)
+	if h.Path(key).Bulk() {
+		return h.await(ctx, key, h.punching(id), PathPunched), nil // a punch that is under way may still spare the relay
+	}
 	if h.freshen(id) {
 		if err := h.Connect(ctx, key, addrs); err != nil {
 			return PathNone, err

@@ -154,7 +154,7 @@ func (h *Host) Unhandle(p Protocol) { h.host.RemoveStreamHandler(p.id(h.network)
 // [ErrProtocol] or [ErrLimited]. A peer may still refuse afterwards: only a frame from it shows that it has taken the
 // stream.
 func (h *Host) Open(ctx context.Context, key attest.Key, addrs []string, p Protocol) (*Stream, error) {
-	if p.Bulk {
+	if p.Bulk && !h.Path(key).Bulk() {
 		paving, cancel := context.WithTimeout(ctx, openWiden)
 		_, err := h.Widen(paving, key, addrs)
 		cancel()

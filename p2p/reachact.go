@@ -76,7 +76,7 @@ func (r *reacher) restand(now time.Time) bool {
 		return m
 	}
 	r.mu.Lock()
-	s.relayed, s.verdict = r.circuit, v.Verdict
+	s.relayed, s.verdict = r.live, v.Verdict
 	s.worked, s.failed = set(v.Worked), set(v.Failed)
 	moved := false
 	if now.Sub(r.ifaces) >= ifacesEvery {

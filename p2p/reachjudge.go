@@ -16,8 +16,8 @@ const (
 	punchLife    = time.Hour        // of a hole punch as a proof that punching works here
 	askAgain     = 15 * time.Minute // about an address that worked; most routers keep a mapping for longer or for good
 	askFailed    = 5 * time.Minute  // about one that did not
-	askDoubted   = 10 * time.Second // about one that worked and failed once
-	enoughNo     = 3                // peers that must fail before an address is left alone, if there are as many
+	askDoubted   = 10 * time.Second // about one that worked and then failed
+	enoughNo     = 3                // failures in a row that end an address, if there are as many peers to ask
 	waitFailed   = 25 * time.Second // for a relay, before "all addresses fail" becomes "unreachable"
 	waitAny      = 45 * time.Second // for anything at all
 	maxWitnesses = 8
@@ -48,12 +48,11 @@ func (r record) fresh(now time.Time) record {
 	return r[i:]
 }
 
-// worked reports whether others can dial the address: the last one could, or the one before it could. A single failure
-// after a success is a doubt, since it may be the other's fault.
+// worked reports whether others can dial the address: one of the last three could. One or two failures after a success
+// are a doubt, since they may be the others' fault: some cannot send UDP.
 func (r record) worked(now time.Time) bool {
 	r = r.fresh(now)
-	n := len(r)
-	return n > 0 && (r[n-1].ok || n > 1 && r[n-2].ok)
+	return slices.ContainsFunc(r[max(0, len(r)-enoughNo):], func(f finding) bool { return f.ok })
 }
 
 // failed reports whether the address is known not to work.

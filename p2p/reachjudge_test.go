@@ -43,14 +43,14 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		{
-			"one failure is a doubt", p2p.Evidence{Own: own, Met: ago(time.Hour), Found: found{
-				quic: {yes(1, time.Minute), no(2, time.Second)},
+			"two failures are a doubt", p2p.Evidence{Own: own, Met: ago(time.Hour), Found: found{
+				quic: {yes(1, time.Minute), no(2, 2*time.Second), no(3, time.Second)},
 			}},
 			p2p.Reach{Verdict: market.ReachDirect, CheckedAt: ago(time.Minute), Witnesses: []attest.Key{key(1)}, Worked: []string{quic}},
 		},
 		{
-			"two failures end it", p2p.Evidence{Own: []string{quic}, Met: ago(time.Hour), Found: found{
-				quic: {yes(1, time.Minute), no(2, 11*time.Second), no(1, time.Second)},
+			"three failures end it", p2p.Evidence{Own: []string{quic}, Met: ago(time.Hour), Found: found{
+				quic: {yes(1, time.Minute), no(2, 22*time.Second), no(2, 11*time.Second), no(1, time.Second)},
 			}},
 			p2p.Reach{
 				Verdict: market.ReachNone, CheckedAt: ago(time.Second), Witnesses: []attest.Key{key(1), key(2)}, Failed: []string{quic},

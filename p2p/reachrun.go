@@ -48,7 +48,8 @@ type reacher struct {
 
 	mu      sync.Mutex
 	ev      evidence
-	circuit []ma.Multiaddr // addresses through the relays that hold a place
+	circuit []ma.Multiaddr // addresses through the relays that hold a place, as the library last said
+	live    []ma.Multiaddr // those through connected ones
 	current Reach
 	change  chan struct{}
 	keep    time.Time            // until then an unknown verdict does not replace a known one
@@ -257,8 +258,13 @@ func (r *reacher) gather(now time.Time, conns []network.Conn, own []ma.Multiaddr
 			delete(r.ev.records, a)
 		}
 	}
+	// While this peer is direct the library looks after no relay, so that what it last said may be long out of date.
+	r.live = slices.DeleteFunc(slices.Clone(r.circuit), func(m ma.Multiaddr) bool {
+		id, ok := relayOf(m)
+		return !ok || r.h.host.Network().Connectedness(id) != network.Connected
+	})
 	r.ev.relays = r.ev.relays[:0]
-	for _, id := range relaysOf(r.circuit) {
+	for _, id := range relaysOf(r.live) {
 		if key, err := KeyOf(id); err == nil {
 			r.ev.relays = append(r.ev.relays, key)
 		}

@@ -219,12 +219,14 @@ type target struct {
 	addr ma.Multiaddr
 }
 
-// targets returns peers that are reached by the other kind, and an address of this kind of each.
+// targets returns connected peers to look out to, and an address of this kind of each.
 func (r *reacher) targets(conns []network.Conn, k kind) []target {
 	var out []target
 	for _, c := range conns {
 		m := c.RemoteMultiaddr()
-		if circuit(m) || kindOf(m) == k || c.Stat().Direction != network.DirOutbound {
+		// A connection of this kind has told already how it arrives, and TCP cannot be dialled twice from one port. One of
+		// QUIC may be older than this network, as it survives a change of addresses.
+		if circuit(m) || kindOf(m) == k && k != kindQUIC || c.Stat().Direction != network.DirOutbound {
 			continue
 		}
 		for _, addr := range r.h.dialable(r.h.host.Peerstore().Addrs(c.RemotePeer())) {

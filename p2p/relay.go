@@ -65,7 +65,7 @@ func (p RelayPolicy) limit() *relayv2.RelayLimit {
 	}
 }
 
-// relayService relays while it is on. It serves no one but those whom the policy means.
+// relayService relays while it is on, for whoever speaks the protocol.
 type relayService struct {
 	policy  RelayPolicy
 	network string

@@ -51,6 +51,7 @@ type Record struct {
 	Unreached     []Unreached `cbor:"24,keyasint,omitempty"` // passed over before an award, in order
 	ReceivedKnown uint64      `cbor:"25,keyasint,omitempty"` // of Received, peers of whom there is own evidence
 	DeclinedKnown uint64      `cbor:"26,keyasint,omitempty"` // of DeclineCount, the same
+	Stopped       bool        `cbor:"27,keyasint,omitempty"` // the job was stopped before all who could win were asked
 }
 
 // Unreached is a peer that ranked first among those left and was passed over, since the renter found no way to it that
@@ -117,7 +118,7 @@ func (r Record) Recompute(network attest.Digest) error {
 			continue
 		}
 		if r.Award == nil {
-			if r.DryRun {
+			if r.DryRun || r.Stopped {
 				return nil
 			}
 			return fmt.Errorf("offer of %s could win, but nobody did", e.Offer.Provider.Short())

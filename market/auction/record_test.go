@@ -126,6 +126,8 @@ func TestRecompute(t *testing.T) {
 			r.Refusals, r.Failed = nil, []attest.Key{*key(11)}
 		}, ""},
 		{"dry run", func(_ *testing.T, r *auction.Record) { r.Award, r.Refusals, r.DryRun = nil, nil, true }, ""},
+		{"stopped", func(_ *testing.T, r *auction.Record) { r.Award, r.Stopped = nil, true }, ""},
+		{"stopped, and the wrong one won", func(_ *testing.T, r *auction.Record) { r.Award, r.Stopped = key(14), true }, "ranks first"},
 		{"nobody acceptable, nobody won", func(t *testing.T, r *auction.Record) {
 			r.Entries, r.Award = r.Entries[3:], nil
 		}, ""},

@@ -116,8 +116,13 @@ func (p *Provider) answerBid(e attest.Envelope, b market.Bid) (attest.Envelope, 
 		return attest.Envelope{}, false
 	}
 	env, ok := p.decide(id, b, now)
-	p.answers[id] = &answered{env, ok, time.UnixMilli(b.AnnounceUntil).Add(market.ClockTolerance)}
+	p.answers[id] = &answered{env, ok, answerUntil(b)}
 	return env, ok
+}
+
+// answerUntil is when nobody passes on the bid any more, so that it cannot come again.
+func answerUntil(b market.Bid) time.Time {
+	return time.UnixMilli(b.AnnounceUntil).Add(market.ClockTolerance)
 }
 
 // decide is the way from a bid to an answer: match → plan → price. The caller holds p.mu.

@@ -90,7 +90,7 @@ func (p *Provider) serveWaiting(ctx context.Context, now time.Time) {
 			return true, false
 		}
 		p.metrics.late.Inc()
-		p.answers[k.ID] = &answered{env, true, k.Until}
+		p.answers[k.ID] = &answered{env, true, answerUntil(k.Bid)}
 		for _, d := range chosen {
 			free[d.ID] = false
 			delete(p.queue.seen, d.ID)

@@ -20,6 +20,7 @@ const (
 	redialPause  = 500 * time.Millisecond
 	stopPatience = 15 * time.Second // how long a provider may take to end a job on request
 	quietAfter   = 2 * time.Second  // without a heartbeat, which come each second, the provider is looked for
+	deadAfter    = 6 * time.Second // without one, a connection that answers no ping either is given up
 	quietCheck   = 250 * time.Millisecond
 )
 

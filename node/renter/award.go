@@ -26,6 +26,9 @@ func (r *Renter) award(ctx context.Context, v *vigil, work prepared, a *openAuct
 	a.fresh = false
 	ranked := slices.DeleteFunc(auction.Clear(a.id, a.record.Entries), func(e auction.Entry) bool { return a.passed[e.Offer.Provider] })
 	for i, e := range ranked {
+		if a.record.Stopped = t.isStopped(); a.record.Stopped {
+			break
+		}
 		a.passed[e.Offer.Provider] = true
 		h, refusal, err := r.tryAward(ctx, v, work, ranked[i:], &a.record)
 		if err != nil {
@@ -65,7 +68,11 @@ func (r *Renter) award(ctx context.Context, v *vigil, work prepared, a *openAuct
 func (r *Renter) tryAward(ctx context.Context, v *vigil, work prepared, ranked []auction.Entry, rec *auction.Record) (*hire, *refusal, error) {
 	provider := ranked[0].Offer.Provider
 	why, err := v.reach(ctx, ranked)
-	if err != nil {
+	switch {
+	case errors.Is(err, errStopped):
+		rec.Stopped = true
+		return nil, nil, nil // the job's own loop ends it
+	case err != nil:
 		return nil, nil, err
 	}
 	if why != "" {
@@ -155,6 +162,7 @@ func (r *Renter) awardTo(ctx context.Context, t *task, work prepared, e auction.
 	if err != nil {
 		stop()
 		r.log.Debug("award was not answered", "peer", l.Provider, "err", err)
+		r.doubt(l.Provider)
 		return nil, nil, r.setState(h.id, market.EvExpire, "no_answer")
 	}
 	if answer.Domain == market.DeclineDomain {

@@ -25,6 +25,8 @@ const (
 	maxMeasured = 64
 	// measureTimeout bounds one measurement where no window does.
 	measureTimeout = time.Second
+	// doubtTimeout is how long a peer that left an award unanswered has for a ping.
+	doubtTimeout = 2 * time.Second
 	// widenTime is how long a hole punch may take, with a margin over the 5 to 10 s that it is known to need.
 	widenTime = 12 * time.Second
 	// redialTime is how long a peer that is no longer connected is dialled.
@@ -92,6 +94,20 @@ type way struct {
 	err  error
 }
 
+// doubt closes the connections to a peer that leaves a ping unanswered too. When a peer has changed networks they look
+// open for half a minute, and swallow what is said.
+func (r *Renter) doubt(k attest.Key) {
+	r.group.Go(func() error {
+		ctx, cancel := context.WithTimeout(r.ctx, doubtTimeout)
+		defer cancel()
+		if _, err := r.net.MeasureRTT(ctx, k); err != nil && r.ctx.Err() == nil {
+			r.log.Debug("connection is dead", "peer", k, "err", err)
+			r.o.Host.Disconnect(k)
+		}
+		return nil
+	})
+}
+
 // seek begins to look for a path to the peer that carries a job, or returns the search that is under way.
 func (v *vigil) seek(k attest.Key) *way {
 	if w := v.ways[k]; w != nil {
@@ -116,7 +132,7 @@ func (v *vigil) seek(k attest.Key) *way {
 
 // widenEarly looks for a path to one of the first candidates while the window is open, so that it costs no time.
 func (v *vigil) widenEarly(k attest.Key) {
-	if len(v.ways) < earlyWays && !v.r.net.Path(k).Bulk() {
+	if len(v.ways) < earlyWays && v.r.net.Path(k) < p2p.PathPunched {
 		v.seek(k)
 	}
 }
@@ -133,10 +149,11 @@ func (v *vigil) forgetWays() {
 }
 
 // reach makes sure that a job's data can flow to the provider of the first of these offers. It returns why not, "" if it
-// can. As soon as it has to wait, it looks for paths to the others as well, so that all together take the time of one.
+// can; the error is errStopped if the job was stopped meanwhile, or that of ctx. As soon as it has to wait, it looks for
+// paths to the others as well, so that all together take the time of one.
 func (v *vigil) reach(ctx context.Context, ranked []auction.Entry) (string, error) {
 	first := ranked[0].Offer.Provider
-	if v.r.net.Path(first).Bulk() {
+	if v.r.net.Path(first) >= p2p.PathPunched { // one that is relayed may become a straight one while the punch lasts
 		return "", nil
 	}
 	for _, e := range ranked[1:] {
@@ -145,10 +162,20 @@ func (v *vigil) reach(ctx context.Context, ranked []auction.Entry) (string, erro
 		}
 	}
 	w := v.seek(first)
-	select {
-	case <-w.done:
-	case <-ctx.Done():
-		return "", ctx.Err()
+	for waiting := true; waiting; {
+		v.t.mu.Lock()
+		changed, stopped := v.t.changed, v.t.stopped
+		v.t.mu.Unlock()
+		if stopped {
+			return "", errStopped
+		}
+		select {
+		case <-w.done:
+			waiting = false
+		case <-changed:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
 	}
 	switch {
 	case w.err == nil && w.path.Bulk():

@@ -51,6 +51,7 @@ type ways struct {
 	rtt    map[attest.Key]time.Duration // absent = cannot be measured
 	known  map[attest.Key]bool          // the round trip is known without measuring
 	sought []attest.Key
+	held   chan struct{} // Widen tells that it was called, and waits for its context; nil = it answers at once
 }
 
 func (w *ways) Path(k attest.Key) p2p.Path {
@@ -62,7 +63,11 @@ func (w *ways) Path(k attest.Key) p2p.Path {
 	return p2p.PathDirect
 }
 
-func (w *ways) Widen(_ context.Context, k attest.Key, _ []string) (p2p.Path, error) {
+func (w *ways) Widen(ctx context.Context, k attest.Key, _ []string) (p2p.Path, error) {
+	if w.held != nil {
+		w.held <- struct{}{}
+		<-ctx.Done()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sought = append(w.sought, k)
@@ -300,6 +305,43 @@ func TestOnlyLimitedRelays(t *testing.T) {
 		t.Errorf("%d awards, unreached %+v, %s paid", one.awarded()+two.awarded(), rec.Unreached, j.Vouched)
 	}
 	b.blameless()
+}
+
+// TestStopWhileSeeking stops a job while it waits for a path. Nobody is asked any more.
+func TestStopWhileSeeking(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	s := newSeller(t, 1, 100_000, market.Place{}, b.host)
+	b.ways.paths[s.signer.Key()], b.ways.held = p2p.PathLimited, make(chan struct{}, 8)
+	b.spec.Providers = []attest.Key{s.signer.Key()}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	j, err := b.r.Submit(ctx, b.spec, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-b.ways.held:
+	case <-ctx.Done():
+		t.Fatal("no path was sought")
+	}
+	began := time.Now()
+	if err := b.r.Stop(ctx, j.ID); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = b.r.Wait(ctx, j.ID); err != nil || j.State != renter.JobStopped || s.awarded() != 0 {
+		t.Errorf("job is %s, %v, after %d awards", j.State, err, s.awarded())
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %s to stop", took)
+	}
+	records, err := b.r.Auctions(j.ID)
+	if err != nil || len(records) == 0 || !records[len(records)-1].Stopped {
+		t.Fatalf("%d auctions, %v", len(records), err)
+	}
+	if err := records[len(records)-1].Recompute(attest.NetworkID(networkName)); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestLatency holds offers against the round trip that is measured.

@@ -53,20 +53,36 @@ func BenchmarkCheck(b *testing.B) {
 // BenchmarkReach is the share of 200 peers that bids reach, and how long it takes, in virtual time with 50 ms between
 // any two peers and back.
 func BenchmarkReach(b *testing.B) {
+	virtual(b, func(t *testing.T) (float64, time.Duration) { return reach(t, 200, 10) })
+}
+
+// BenchmarkFlood is how honest bids fare among 50 peers under attacks: the table of RATIONALE.md.
+func BenchmarkFlood(b *testing.B) {
+	for _, a := range attacks(30) {
+		b.Run(a.name, func(b *testing.B) {
+			virtual(b, func(t *testing.T) (float64, time.Duration) {
+				r := flood(t, a)
+				return r.share, r.p95
+			})
+		})
+	}
+}
+
+// virtual reports the mean of what f measures in virtual time, which only a test can have.
+func virtual(b *testing.B, f func(*testing.T) (share float64, p95 time.Duration)) {
 	var share, p95 float64
-	n := 0
+	n := 0.0
 	for b.Loop() {
-		// Virtual time comes only with a test.
-		ok := testing.RunTests(func(_, _ string) (bool, error) { return true, nil }, []testing.InternalTest{{Name: "reach", F: func(t *testing.T) {
-			s, d := reach(t, 200, 10)
-			share, p95, n = share+s, p95+d.Seconds(), n+1
-		}}})
-		if !ok {
+		measure := testing.InternalTest{Name: b.Name(), F: func(t *testing.T) {
+			s, d := f(t)
+			share, p95, n = share+s, p95+float64(d.Milliseconds()), n+1
+		}}
+		if !testing.RunTests(func(_, _ string) (bool, error) { return true, nil }, []testing.InternalTest{measure}) {
 			b.Fatal("the network failed")
 		}
 	}
-	b.ReportMetric(share/float64(n), "share")
-	b.ReportMetric(1000*p95/float64(n), "p95-virtual-ms")
+	b.ReportMetric(share/n, "share")
+	b.ReportMetric(p95/n, "p95-virtual-ms")
 }
 
 // reach announces bids among that many peers with about 8 neighbours each, and returns the share of peers that heard one, and

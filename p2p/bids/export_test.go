@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 	"time"
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
@@ -49,8 +50,9 @@ func (o *Options) Inspect(f func(map[peer.ID]float64)) { o.inspect = f }
 type Attacker struct {
 	host   *p2p.Host
 	pubsub *pubsub.PubSub
-	topics map[Topic]*pubsub.Topic
 	cancel context.CancelFunc
+	mu     sync.Mutex
+	topics map[Topic]*pubsub.Topic
 }
 
 // NewAttacker makes an attacker of a host.
@@ -63,6 +65,8 @@ func NewAttacker(h *p2p.Host) (*Attacker, error) {
 
 // Send sends any bytes to all neighbours that listen on the topic.
 func (a *Attacker) Send(t Topic, data []byte) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.topics[t] == nil {
 		joined, err := a.pubsub.Join(t.name(a.host.Network()))
 		if err != nil {

@@ -80,9 +80,9 @@ func TestLies(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newNetwork(t, 40, true)
+				w := newNetwork(t, 27, true)
 				defer w.close(t)
-				servers := w.finders[:39]
+				servers := w.finders[:26]
 				for _, f := range w.finders {
 					f.Know(servers)
 				}
@@ -102,7 +102,7 @@ func TestLies(t *testing.T) {
 				}
 				start := time.Now()
 				var seqs []uint64
-				for x := range w.finders[39].Lookup(t.Context(), find.Query{Classes: []string{"nv-24g"}}) {
+				for x := range w.finders[26].Lookup(t.Context(), find.Query{Classes: []string{"nv-24g"}}) {
 					if x.Ask.Provider == signer(provider).Key() {
 						seqs = append(seqs, x.Ask.Seq)
 					}
@@ -120,7 +120,7 @@ func TestLies(t *testing.T) {
 					return
 				}
 				asked := w.count(t, "lacuna_find_questions_total", "lied")
-				for range w.finders[39].Lookup(t.Context(), find.Query{Classes: []string{"nv-24g"}}) {
+				for range w.finders[26].Lookup(t.Context(), find.Query{Classes: []string{"nv-24g"}}) {
 				}
 				if n := w.count(t, "lacuna_find_questions_total", "lied") - asked; n > 3 {
 					t.Errorf("%d liars were asked again at once", n)
@@ -128,6 +128,49 @@ func TestLies(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLyingHub holds that the only peer that a newcomer knows, which fills every answer with asks of its own making, does not
+// decide what it finds.
+func TestLyingHub(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 30
+		w := newNetwork(t, n, true)
+		defer w.close(t)
+		servers := w.finders[:n-1]
+		for i, f := range servers {
+			f.Know(servers)
+			a := ask(i, 1, time.Hour, nil)
+			find.Keep(servers, a, sign(t, i, a))
+		}
+		var fakes []attest.Envelope
+		for i := range 300 {
+			fakes = append(fakes, sign(t, 1000+i, ask(1000+i, 1, time.Hour, nil)))
+		}
+		w.Host(0).Handle(find.GetProtocol, func(_ context.Context, s *p2p.Stream) {
+			var r find.GetRequest
+			if s.Recv(&r) != nil {
+				return
+			}
+			var p find.Page
+			for _, e := range fakes {
+				if len(p.Asks) < int(min(r.Limit, 12)) && (r.Parts == 0 || uint64(e.Signer[0])%r.Parts == r.Part) {
+					p.Asks = append(p.Asks, e)
+				}
+			}
+			_ = s.Send(p)
+		})
+		w.Connect(w.Host(n-1), w.Host(0))
+		honest := 0
+		for x := range w.finders[n-1].Lookup(t.Context(), find.Query{Classes: []string{"nv-24g"}, Limit: 8}) {
+			if slices.ContainsFunc(w.Hosts(), func(h *p2p.Host) bool { return h.Key() == x.Ask.Provider }) {
+				honest++
+			}
+		}
+		if honest < 5 {
+			t.Errorf("%d of 8 asks are honest, want at least 5", honest)
+		}
+	})
 }
 
 // TestPut shows what storing peers accept, whoever sends it.

@@ -71,6 +71,7 @@ type search struct {
 	found chan Found
 	calls chan struct{} // bounds the questions under way
 	mu    sync.Mutex
+	heard map[peer.ID]bool       // those who were asked for something
 	asked map[peer.ID]bool       // those who have nothing more, or were asked for it
 	known map[attest.Key]*answer // by provider
 	left  int                    // how many asks are still wanted
@@ -86,7 +87,7 @@ type answer struct {
 func newSearch(f *Finder, want getRequest, limit int) *search {
 	return &search{
 		f: f, want: want, left: limit, found: make(chan Found), calls: make(chan struct{}, getsAtOnce),
-		asked: make(map[peer.ID]bool), known: make(map[attest.Key]*answer),
+		heard: make(map[peer.ID]bool), asked: make(map[peer.ID]bool), known: make(map[attest.Key]*answer),
 	}
 }
 
@@ -136,6 +137,7 @@ func (s *search) bucket(ctx context.Context, key string, share int) {
 		s.f.log.Debug("nobody near a bucket", "bucket", key, "err", err)
 		return
 	}
+	peers = s.unheardFirst(peers)
 	// Of honest peers the first three have all there is. One more shows what those hid, and only then all are asked at once,
 	// who would each send the same.
 	n := min(voices, len(peers))
@@ -170,7 +172,23 @@ func (s *search) mayAsk(id peer.ID, all bool) bool {
 	defer s.mu.Unlock()
 	old := s.asked[id]
 	s.asked[id] = old || all
+	s.heard[id] = true
 	return !old
+}
+
+// unheardFirst puts those first who had no say yet, so that one peer's share of a small answer stays a third.
+func (s *search) unheardFirst(peers []peer.ID) []peer.ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var first, then []peer.ID
+	for _, id := range peers {
+		if s.heard[id] {
+			then = append(then, id)
+		} else {
+			first = append(first, id)
+		}
+	}
+	return append(first, then...)
 }
 
 // drain asks one peer for up to n asks, page by page.

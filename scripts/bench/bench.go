@@ -1,8 +1,8 @@
 // Command bench measures the program against itself and prints one table: how long a job takes from the command to its
-// first output, how fast receipts become durable and offers are checked, what an idle peer costs, and how fast bulk data
-// flows.
+// first output, how fast receipts become durable and offers are checked, what an idle peer costs, how fast bulk data flows,
+// and what auctions, gossip and look-ups take where the network decides.
 //
-//	go run ./scripts/bench [-json] [-peers 20] [-jobs 30] [-only jobs,rates,memory,peers,bulk,program]
+//	go run ./scripts/bench [-json] [-peers 20] [-jobs 30] [-only jobs,rates,memory,peers,bulk,punched,auctions,gossip,asks,crowds,program]
 //
 // What can be is a ratio to the same work without us, both measured in turns in one run, so that it says the same on a
 // slow and on a fast machine. The table's notes define each figure. Figures with an aim say whether it is met; the exit
@@ -48,7 +48,17 @@ type section struct {
 
 func sections() []section {
 	return []section{{"jobs", (*bench).measureJobs}, {"rates", (*bench).measureRates}, {"memory", (*bench).measureMemory}, {"peers", (*bench).measurePeers}, {"bulk", (*bench).measureBulk},
-		{"program", (*bench).measureProgram}}
+		{"punched", (*bench).measurePunched}, {"auctions", (*bench).measureAuctions}, {"gossip", (*bench).measureGossip}, {"asks", (*bench).measureAsks},
+		{"crowds", (*bench).measureCrowds}, {"program", (*bench).measureProgram}}
+}
+
+// names returns the names of all sections.
+func names() string {
+	var out []string
+	for _, s := range sections() {
+		out = append(out, s.name)
+	}
+	return strings.Join(out, ", ")
 }
 
 func main() {
@@ -77,7 +87,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	b := &bench{progress: stderr}
 	fs.IntVar(&b.peers, "peers", 20, "providers in the network of the jobs")
 	fs.IntVar(&b.jobs, "jobs", 30, "jobs of each kind")
-	only := fs.String("only", "", "measure these parts only: jobs, rates, memory, peers, bulk, program")
+	only := fs.String("only", "", "measure these parts only: "+names())
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -116,7 +126,7 @@ func choose(list string) ([]section, error) {
 	for name := range strings.SplitSeq(list, ",") {
 		i := slices.IndexFunc(all, func(s section) bool { return s.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("no part %q; there are jobs, rates, memory, peers, bulk and program", name)
+			return nil, fmt.Errorf("no part %q; there are %s", name, names())
 		}
 		out = append(out, all[i])
 	}

@@ -101,7 +101,7 @@ PASS
 
 func TestChoose(t *testing.T) {
 	for list, want := range map[string][]string{
-		"": {"jobs", "rates", "memory", "peers", "bulk", "program"}, "memory": {"memory"}, "program,jobs": {"program", "jobs"},
+		"": {"jobs", "rates", "memory", "peers", "bulk", "punched", "auctions", "gossip", "asks", "crowds", "program"}, "memory": {"memory"}, "program,jobs": {"program", "jobs"},
 	} {
 		got, err := choose(list)
 		if err != nil {

@@ -173,6 +173,16 @@ func (l *lab) peer(ctx context.Context, role, kindName string) (*peer, error) {
 	return p, p.join(ctx, l.invite)
 }
 
+// settled returns the same once the peer knows how others reach it.
+func (l *lab) settled(ctx context.Context, role, kindName string) (*peer, error) {
+	p, err := l.peer(ctx, role, kindName)
+	if err != nil {
+		return nil, err
+	}
+	_, _, err = p.verdict(ctx, verdictWait)
+	return p, err
+}
+
 // all returns the peers beside the hubs, by name.
 func (l *lab) all() []*peer {
 	l.mu.Lock()

@@ -220,6 +220,9 @@ func (l *lab) cell(ctx context.Context, want pair) (cell, error) {
 	}
 	c := got.cell(p.kind, r.kind)
 	l.say("provider %s, renter %s: %s, %s %v", want.provider, want.renter, c.State, c.Path, c.Faults)
+	if len(c.Faults) > 0 {
+		l.say("the log of %s ends with\n%s\nthat of %s with\n%s", p.name, p.tail(20), r.name, r.tail(20))
+	}
 	return c, nil
 }
 

@@ -117,11 +117,11 @@ func sceneIPv6(ctx context.Context, l *lab, s *scene) error {
 }
 
 func sceneRelayRestart(ctx context.Context, l *lab, s *scene) error {
-	p, err := l.peer(ctx, provider, "home")
+	p, err := l.settled(ctx, provider, "home")
 	if err != nil {
 		return err
 	}
-	r, err := l.peer(ctx, renting, "home")
+	r, err := l.settled(ctx, renting, "home")
 	if err != nil {
 		return err
 	}
@@ -167,11 +167,11 @@ func sceneRelayRestart(ctx context.Context, l *lab, s *scene) error {
 }
 
 func sceneUDPBlocked(ctx context.Context, l *lab, s *scene) error {
-	p, err := l.peer(ctx, provider, "public")
+	p, err := l.settled(ctx, provider, "public")
 	if err != nil {
 		return err
 	}
-	r, err := l.peer(ctx, renting, "home")
+	r, err := l.settled(ctx, renting, "home")
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func sceneUDPBlocked(ctx context.Context, l *lab, s *scene) error {
 	defer func() { cancel(); <-job }()
 	go func() {
 		defer close(job)
-		got, err := l.run(ctx, r, p, task{epochs: 120, images: 4000})
+		got, err := l.run(ctx, r, p, task{epochs: 40, images: 4000})
 		job <- end{got, err}
 	}()
 	if err := r.running(ctx); err != nil {
@@ -239,7 +239,7 @@ func sceneMoved(ctx context.Context, l *lab, s *scene) error {
 	if _, _, err := p.verdict(ctx, verdictWait); err != nil {
 		return err
 	}
-	r, err := l.peer(ctx, renting, "home")
+	r, err := l.settled(ctx, renting, "home")
 	if err != nil {
 		return err
 	}
@@ -297,15 +297,20 @@ func sceneBulk(ctx context.Context, l *lab, s *scene) error {
 	if err := h.up(ctx); err != nil {
 		return err
 	}
-	for _, c := range []pair{{"symmetric", "symmetric"}, {"ipv6", "home"}, {"proxy", "symmetric"}, {"home", "proxy"}} {
-		p, err := l.peer(ctx, provider, c.provider)
+	for _, c := range []pair{{"symmetric", "symmetric"}, {"home", "ipv6"}, {"proxy", "symmetric"}, {"home", "proxy"}} {
+		p, err := l.settled(ctx, provider, c.provider)
 		if err != nil {
 			return err
 		}
-		r, err := l.peer(ctx, renting, c.renter)
+		r, err := l.settled(ctx, renting, c.renter)
 		if err != nil {
 			return err
 		}
+		after, err := p.until(ctx, verdictWait, "a place at the relay that lets data pass", func(st status) bool { return slices.Contains(st.Reachability.Relays, h.id) })
+		if err != nil {
+			return err
+		}
+		s.note("%s has a place at it after %.1f s", p.name, after.Seconds())
 		if err := s.done(ctx, l, r, p, relayed); err != nil {
 			s.Faults = append(s.Faults, fmt.Sprintf("provider %s, renter %s: %s", c.provider, c.renter, err))
 		}
@@ -314,7 +319,7 @@ func sceneBulk(ctx context.Context, l *lab, s *scene) error {
 }
 
 func sceneHubsGone(ctx context.Context, l *lab, s *scene) error {
-	p, err := l.peer(ctx, provider, "public")
+	p, err := l.settled(ctx, provider, "public")
 	if err != nil {
 		return err
 	}

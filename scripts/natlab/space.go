@@ -190,7 +190,7 @@ func enter(space string, f func() error) error {
 
 // lacking returns why this machine cannot run the lab, "" if it can.
 func lacking(ctx context.Context) string {
-	for _, program := range []string{"ip", "iptables", "sysctl"} {
+	for _, program := range []string{"ip", "iptables", "ip6tables", "sysctl"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return "there is no program " + program
 		}
@@ -200,7 +200,7 @@ func lacking(ctx context.Context) string {
 	if err := w.space(ctx, "try"); err != nil {
 		return err.Error()
 	}
-	if err := w.sh(ctx, "try", "iptables -t nat -A POSTROUTING -j MASQUERADE --random-fully"); err != nil {
+	if err := w.sh(ctx, "try", "ip link add br0 type bridge; ip link add a type veth peer name b; iptables -t nat -A POSTROUTING -j MASQUERADE --random-fully; "+closed6); err != nil {
 		return err.Error()
 	}
 	return ""
