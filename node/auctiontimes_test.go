@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/market/auction"
 	"github.com/lacuna-network/lacuna/node/renter"
@@ -60,7 +61,7 @@ func (m *memoryNet) hold(p *memoryPeer, spec market.Spec) held {
 type auctionTimes struct {
 	full    []held  // of renters that know nobody
 	early   []held  // of renters that trust some providers and are connected to them
-	cold    []held  // the same, each renter's first: it is connected to none of those it trusts but by chance
+	cold    []held  // the same, each renter's first, while it is connected to none of them
 	streams float64 // of our protocols that all peers opened, per full auction
 	heard   float64 // peers that heard the bid by gossip, per full auction
 }
@@ -86,9 +87,15 @@ func measureAuctions(t *testing.T, providers, renters, rounds int) (r auctionTim
 		}
 		r.streams = (m.total("lacuna_p2p_streams_total", "out") - streams) / float64(len(r.full))
 		r.heard = (m.total("lacuna_bids_heard_total", "") - heard) / float64(len(r.full))
-		for i, p := range m.renters {
+		trusted := func(i int) (keys []attest.Key) {
 			for k := range 3 {
-				m.trust(p, m.providers[(7*i+31*k)%len(m.providers)].Key())
+				keys = append(keys, m.providers[(7*i+31*k)%len(m.providers)].Key())
+			}
+			return keys
+		}
+		for i, p := range m.renters {
+			for _, k := range trusted(i) {
+				m.trust(p, k)
 			}
 		}
 		early := func(p *memoryPeer) held {
@@ -97,7 +104,11 @@ func measureAuctions(t *testing.T, providers, renters, rounds int) (r auctionTim
 			time.Sleep(auctionPause)
 			return h
 		}
-		for _, p := range returned {
+		for i, p := range returned {
+			for _, k := range trusted(renters + i) {
+				p.Disconnect(k)
+			}
+			time.Sleep(auctionPause)
 			r.cold = append(r.cold, early(p))
 		}
 		for range rounds {
@@ -165,6 +176,9 @@ func BenchmarkAuctionTimes(b *testing.B) {
 // TestAuctionTimes holds what BenchmarkAuctionTimes measures, among fewer nodes.
 func TestAuctionTimes(t *testing.T) {
 	r := measureAuctions(t, 20, 2, 3)
+	for _, h := range r.cold {
+		t.Logf("cold %+v", h)
+	}
 	for _, h := range r.early {
 		if !h.early {
 			t.Errorf("%+v: a trusted offer at the reference price did not close the auction", h)
@@ -177,6 +191,7 @@ func TestAuctionTimes(t *testing.T) {
 		{"window and award, median beyond the window", quantile(r.full, 0.5, over), 3 * crowdRTT / 2},
 		{"window and award, p95", quantile(r.full, 0.95, took), 1500 * time.Millisecond},
 		{"early, median", quantile(r.early, 0.5, took), 4 * crowdRTT},
+		{"early, not connected, median", quantile(r.cold, 0.5, took), 4 * crowdRTT},
 		{"early, p95", quantile(r.early, 0.95, took), 1500 * time.Millisecond},
 	} {
 		if tt.took <= 0 || tt.took > tt.most {

@@ -3,6 +3,7 @@ package node
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/node/api"
 	"github.com/lacuna-network/lacuna/node/runner"
 	"github.com/lacuna-network/lacuna/node/store"
@@ -24,3 +25,6 @@ func (n *Node) Store() *store.Store { return n.store }
 
 // Metrics returns the peer's counters.
 func (n *Node) Metrics() prometheus.Gatherer { return n.registry }
+
+// Disconnect closes the peer's connections to another.
+func (n *Node) Disconnect(k attest.Key) { n.host.Disconnect(k) }

@@ -111,7 +111,7 @@ func (n *Node) dialAll(ctx context.Context, list []p2p.InvitePeer) (reached []p2
 	}
 	results := make(chan result, len(list))
 	for _, p := range list {
-		go func() { results <- result{p, n.host.Connect(ctx, p.Key, p.Addrs)} }() // ends with ctx; all are waited for
+		go func() { results <- result{p, n.host.Dial(ctx, p.Key, p.Addrs)} }() // ends with ctx; all are waited for
 	}
 	var errs []error
 	for range list {
@@ -129,6 +129,6 @@ func (n *Node) dialAll(ctx context.Context, list []p2p.InvitePeer) (reached []p2
 }
 
 const (
-	dialWithin = 10 * time.Second // of a join
+	dialWithin = 12 * time.Second // of a join; a little more than p2p takes, which then says why it failed
 	dialMore   = time.Second      // after the first peer was reached
 )

@@ -90,7 +90,7 @@ type Node struct {
 
 	wired chan struct{} // closed when all of the above is set; handlers of the network wait for it
 
-	honest atomic.Pointer[map[attest.Key]bool] // peers whose leases with this one went well, see knowHonest
+	opinion atomic.Pointer[opinion] // of other peers
 
 	hub atomic.Bool // this peer serves those who cannot be dialled
 
@@ -117,7 +117,7 @@ func New(o Options) (*Node, error) {
 		o.Version = "dev"
 	}
 	n := &Node{o: o, log: o.Logger, registry: prometheus.NewRegistry(), ready: make(chan struct{}), wired: make(chan struct{})}
-	n.honest.Store(&map[attest.Key]bool{})
+	n.opinion.Store(&opinion{})
 	n.draining = make(chan struct{})
 	n.drain = sync.OnceFunc(func() { close(n.draining) })
 	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -210,7 +210,7 @@ func (n *Node) openNetwork() (err error) {
 		return err
 	}
 	n.onRelease("hello", func() error { n.hello.Close(); return nil })
-	if n.bids, err = bids.New(bids.Options{Host: n.host, PerMinute: bidsPerMinute(n.host.Testnet()), Logger: n.log, Registerer: n.registry}); err != nil {
+	if n.bids, err = bids.New(bids.Options{Host: n.host, PerMinute: bidsPerMinute(n.host.Testnet()), Score: n.neighbourScore, Logger: n.log, Registerer: n.registry}); err != nil {
 		return err
 	}
 	n.onRelease("gossip", n.bids.Close)
@@ -373,7 +373,7 @@ func (n *Node) serve(ctx context.Context) error {
 	}
 	group.Go(func() error { return n.peers.Run(ctx) })
 	group.Go(func() error { return n.followReach(ctx) })
-	group.Go(func() error { return n.knowHonest(ctx) })
+	group.Go(func() error { return n.formOpinions(ctx) })
 	if n.provider != nil {
 		group.Go(func() error { return n.provider.Run(ctx) })
 		group.Go(func() error { return n.hearBids(ctx) })

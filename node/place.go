@@ -1,9 +1,6 @@
 package node
 
 import (
-	"context"
-	"time"
-
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/market/distance"
@@ -28,35 +25,9 @@ func (n *Node) judgePlace(peer attest.Key, claim market.Place) distance.Verdict 
 	if rtt, ok := n.host.RTT(peer); ok {
 		list = append(list, distance.Sighting{Observer: n.Key(), Place: n.place(), RTT: rtt, Own: true})
 	}
-	honest := *n.honest.Load()
+	honest := n.opinion.Load().honest
 	for _, s := range n.hello.Sightings(peer) {
 		list = append(list, distance.Sighting{Observer: s.Observer, Place: s.Place, RTT: s.RTT, Range: s.Range, Trusted: honest[s.Observer]})
 	}
 	return distance.Judge(claim, list)
-}
-
-// honestEvery is how often the peers with good own evidence are looked up: more often than leases end, and seldom enough
-// to cost nothing.
-const honestEvery = time.Minute
-
-// knowHonest keeps the set of peers whose leases with this one went well, for those who must not wait.
-func (n *Node) knowHonest(ctx context.Context) error {
-	tick := time.NewTicker(honestEvery)
-	defer tick.Stop()
-	for {
-		reps, err := n.renter.Reputations(time.Now())
-		if err != nil {
-			n.log.Warn("evidence cannot be read", "err", err)
-		}
-		honest := map[attest.Key]bool{}
-		for _, r := range reps {
-			honest[r.Peer] = r.Score.S > r.Score.F
-		}
-		n.honest.Store(&honest)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
 }

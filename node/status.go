@@ -62,7 +62,7 @@ func (n *Node) status(context.Context) (api.Status, error) {
 func (n *Node) peerViews() []api.PeerView {
 	views := []api.PeerView{}
 	for _, p := range n.host.Peers() {
-		v := api.PeerView{Peer: p.Key, Addr: p.Addr, Path: n.host.Path(p.Key).String(), Inbound: p.Inbound, LatencyMS: n.latency(p.Key)}
+		v := api.PeerView{Peer: p.Key, Addr: p.Addr, Path: p.Path.String(), Inbound: p.Inbound, LatencyMS: n.latency(p.Key)}
 		if m, ok := n.hello.Met(p.Key); ok {
 			if m.Agent != "" {
 				v.Agent = &m.Agent

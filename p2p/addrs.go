@@ -138,11 +138,11 @@ func parseAll(addrs []string) []ma.Multiaddr {
 	return out
 }
 
-// dialable leaves out addresses that a stranger may name to make this peer knock at its own doors. On a test network
-// all peers may live on this computer, so nothing is left out.
+// dialable leaves out addresses that a stranger may name to make this peer knock at its own doors, or at those of others
+// in its house. On a test network all peers may live on this computer, so nothing is left out.
 func (h *Host) dialable(addrs []ma.Multiaddr) []ma.Multiaddr {
 	if h.testnet {
 		return addrs
 	}
-	return slices.DeleteFunc(addrs, local)
+	return slices.DeleteFunc(addrs, func(m ma.Multiaddr) bool { return local(m) || !h.lan && !manet.IsPublicAddr(m) })
 }

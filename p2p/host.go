@@ -265,13 +265,22 @@ func addrStrings(addrs []ma.Multiaddr) []string {
 
 // Connect makes sure that there is a connection to the peer, under one of addrs or those known already; one through a
 // relay will do, see [Host.Widen]. The error wraps [ErrUnreachable] if there is none, also when another peer answers at
-// its addresses; such an address is not tried again for five minutes.
+// its addresses; such an address is not tried again for five minutes. Addresses that a stranger may not name, such as
+// private ones on a public network, are left out.
 func (h *Host) Connect(ctx context.Context, key attest.Key, addrs []string) error {
+	return h.connect(ctx, key, h.dialable(parseAddrs(key, addrs)))
+}
+
+// Dial is [Host.Connect] for addresses that this peer's owner has named: private ones are dialled on every network.
+func (h *Host) Dial(ctx context.Context, key attest.Key, addrs []string) error {
+	return h.connect(ctx, key, parseAddrs(key, addrs))
+}
+
+func (h *Host) connect(ctx context.Context, key attest.Key, known []ma.Multiaddr) error {
 	id := PeerID(key)
 	if id == h.host.ID() {
 		return fmt.Errorf("connect to %s: %w: it is this peer itself", key.Short(), ErrUnreachable)
 	}
-	known := h.dialable(parseAddrs(key, addrs))
 	switch h.host.Network().Connectedness(id) {
 	case network.Connected:
 		return nil

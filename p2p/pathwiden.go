@@ -85,8 +85,8 @@ func (h *Host) await(ctx context.Context, key attest.Key, d time.Duration, want 
 	}
 }
 
-// dialStraight tries, in the background, the peer's addresses that lead through no relay. Where only this peer is behind a router, the other
-// may be dialled; the reverse, where the other is, is its own business.
+// dialStraight tries, in the background, the peer's addresses that lead through no relay. Where only this peer is behind a
+// router, the other may be dialled; the reverse, where the other is, is its own business.
 func (h *Host) dialStraight(ctx context.Context, id peer.ID) {
 	if !slices.ContainsFunc(h.host.Peerstore().Addrs(id), func(m ma.Multiaddr) bool { return !circuit(m) }) || !h.begin() {
 		return

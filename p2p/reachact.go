@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -84,7 +85,7 @@ func (r *reacher) restand(now time.Time) bool {
 		r.ifaces = now
 		s.own, s.hidden = interfaces()
 		ownToo(s.own, r.h.host.Network().ListenAddresses())
-		moved = !first && !sameKeys(s.own, old.own)
+		moved = !first && !maps.Equal(s.own, old.own)
 	}
 	r.mu.Unlock()
 	r.standing.Store(&s)
@@ -93,7 +94,7 @@ func (r *reacher) restand(now time.Time) bool {
 		r.recheck()
 	}
 	return moved || !slices.EqualFunc(s.relayed, old.relayed, ma.Multiaddr.Equal) || s.verdict != old.verdict ||
-		!sameKeys(s.worked, old.worked) || !sameKeys(s.failed, old.failed)
+		!maps.Equal(s.worked, old.worked) || !maps.Equal(s.failed, old.failed)
 }
 
 // ownToo adds the addresses of listeners: on a network in memory they are on no interface.
@@ -103,18 +104,6 @@ func ownToo(own map[netip.Addr]bool, listeners []ma.Multiaddr) {
 			own[ip] = true
 		}
 	}
-}
-
-func sameKeys[K comparable](a, b map[K]bool) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for k := range a {
-		if !b[k] {
-			return false
-		}
-	}
-	return true
 }
 
 // publish tells the library: on a change, and again when other addresses are to be told, which makes it look at them at

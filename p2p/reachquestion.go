@@ -95,8 +95,8 @@ func (r *reacher) questions(now time.Time, own []ma.Multiaddr, servers []peer.ID
 				continue
 			}
 			age := len(rec) // of its last finding, in findings: who has not been asked is as good as it gets
-			if i := slices.IndexFunc(rec, func(f finding) bool { return f.by == key }); i >= 0 {
-				age = len(rec) - 1 - lastBy(rec, key)
+			if i := lastBy(rec, key); i >= 0 {
+				age = len(rec) - 1 - i
 			}
 			if age > bestAge {
 				best, bestAge, bestKey = id, age, key
@@ -112,6 +112,7 @@ func (r *reacher) questions(now time.Time, own []ma.Multiaddr, servers []peer.ID
 	return out
 }
 
+// lastBy returns the index of the newest finding of that peer, -1 for none.
 func lastBy(rec record, key attest.Key) int {
 	for i, f := range slices.Backward(rec) {
 		if f.by == key {

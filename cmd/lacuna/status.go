@@ -12,6 +12,7 @@ import (
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/node/api"
 	"github.com/lacuna-network/lacuna/node/doctor"
+	"github.com/lacuna-network/lacuna/p2p/hello"
 )
 
 func (c *cli) statusCommand() *cobra.Command {
@@ -138,11 +139,8 @@ func transports(addrs []string) string {
 	return ""
 }
 
-// clockWarnMS is from where on a clock that is off is shown.
-const clockWarnMS = 5000
-
 func clockWarning(c api.ClockView) string {
-	if c.SkewMS == nil || max(*c.SkewMS, -*c.SkewMS) <= clockWarnMS {
+	if c.SkewMS == nil || max(*c.SkewMS, -*c.SkewMS) <= hello.SkewWarn.Milliseconds() {
 		return ""
 	}
 	side := "behind"

@@ -65,7 +65,7 @@ type Network struct {
 	TLSCA   string // certificates to trust beside the system's when WSS is dialled; "" = none
 
 	Hub             bool          // relay signalling for others once they can dial this peer
-	RelayPerDay     uint64        // bytes relayed in 24 h without RelayBulk
+	RelayPerDay     uint64        // bytes relayed in 24 h, all connections together, with RelayBulk too
 	RelayBulk       bool          // let job data, logs and tunnels of others pass
 	RelayBulkData   uint64        // bytes of one relayed connection each way, with RelayBulk
 	RelayBulkTime   time.Duration // life of one relayed connection, with RelayBulk

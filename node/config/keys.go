@@ -57,7 +57,7 @@ func (c *Config) keys() []key {
 		text("network.tls_key", "", "file with the private key of network.tls_cert, PEM", &n.TLSKey, noCheck),
 		text("network.tls_ca", "", "file with certificates to trust beside the system's when WSS is dialled, PEM", &n.TLSCA, noCheck),
 		text("network.hub", "auto", "relay signalling for peers that cannot be dialled: auto: once others can dial this one; or no", &n.hub, oneOf("auto", "no")),
-		value("network.relay_per_day", "1GB", "most that is relayed for others in 24 hours without network.relay_bulk", &n.RelayPerDay, parseMemory, formatSize),
+		value("network.relay_per_day", "1GB", "most that is relayed for others in 24 hours, all connections together, with network.relay_bulk too", &n.RelayPerDay, parseMemory, formatSize),
 		value("network.relay_bulk", "false", "let job data, logs and tunnels of others pass through this peer too", &n.RelayBulk, parseBool, strconv.FormatBool),
 		value("network.relay_bulk_data", "10GB", "most that one relayed connection may carry each way, with network.relay_bulk", &n.RelayBulkData, parseMemory, formatSize),
 		value("network.relay_bulk_time", "24h", "longest that one relayed connection may last, with network.relay_bulk", &n.RelayBulkTime, between(time.Minute, 30*24*time.Hour), strictyaml.FormatDuration),

@@ -1,15 +1,17 @@
 // Package doctor finds out what keeps a peer from working, and says what to do about it.
 //
-// [Run] does all that follows. [Gather] looks at the home, the machine and, where one runs, the daemon, and changes nothing. [Judge] makes a
-// [Finding] of each thing that was looked at: what was seen, why that is so, and what to do next. It reads neither clock
-// nor disk, so each judgement is a row of a table in the tests. [Fix] mends what can be mended without harm. What can be
-// known only from a running daemon (whether others can reach this peer, say) is said to be unknown without one.
+// [Run] does all that follows. [Gather] looks at the home, the machine and, where one runs, the daemon, and changes
+// nothing. [Judge] makes a [Finding] of each thing that was looked at: what was seen, why that is so, and what to do
+// next. It reads neither clock nor disk, so each judgement is a row of a table in the tests. [Fix] mends what can be
+// mended without harm. What can be known only from a running daemon (whether others can reach this peer, say) is said to
+// be unknown without one.
 //
 // It is used by cmd. Its functions may be called concurrently.
 package doctor
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -150,19 +152,12 @@ func Judge(f Facts) []Finding {
 
 // Worst returns the highest severity among findings, OK for none.
 func Worst(findings []Finding) Severity {
-	worst := OK
+	order := []Severity{OK, Note, Warn, Fault}
+	worst := 0
 	for _, f := range findings {
-		for _, s := range []Severity{Note, Warn, Fault} {
-			if f.Severity == s && rank(s) > rank(worst) {
-				worst = s
-			}
-		}
+		worst = max(worst, slices.Index(order, f.Severity))
 	}
-	return worst
-}
-
-func rank(s Severity) int {
-	return strings.Index("ok   note warn fault", string(s))
+	return order[worst]
 }
 
 // see returns a finding with these words; an empty cause or next is none.

@@ -8,13 +8,12 @@ import (
 
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/p2p"
+	"github.com/lacuna-network/lacuna/p2p/hello"
 )
 
-const (
-	skewWarn  = 5 * time.Second
-	skewFault = 120 * time.Second // what messages may be off
-	patience  = time.Minute       // in which a verdict on reachability is to be expected
-)
+// patience is in which time a verdict on reachability is to be expected.
+const patience = time.Minute
 
 func judgePorts(f Facts) (Finding, bool) {
 	const check = "ports"
@@ -103,9 +102,9 @@ func judgeUDP(f Facts) (Finding, bool) {
 		return none()
 	}
 	switch open(f.Status.Reachability.UDP) {
-	case "open":
+	case string(p2p.WireOpen):
 		return see(check, OK, "UDP gets out of this network", "", "")
-	case "blocked":
+	case string(p2p.WireBlocked):
 		return see(check, Warn, "UDP does not get out of this network", "a firewall, here or on the way, drops it; TCP and WebSocket are used, and fewer peers behind routers can be reached",
 			"allow outgoing UDP in the firewall, if it is yours")
 	}
@@ -124,7 +123,7 @@ func judgePeers(f Facts) (Finding, bool) {
 	}
 	straight := 0
 	for _, p := range f.Status.Peers {
-		if p.Path == "direct" && !p.Inbound {
+		if p.Path == p2p.PathDirect.String() && !p.Inbound {
 			straight++
 		}
 	}
@@ -217,7 +216,7 @@ func judgeRelays(f Facts) (Finding, bool) {
 		return none()
 	case len(r.Relays) > 0:
 		return see(check, OK, fmt.Sprintf("%d peers hold a place for this one", len(r.Relays)), "", "")
-	case r.Verdict == "unknown":
+	case r.Verdict == market.ReachUnknown.String():
 		return none()
 	}
 	return see(check, Warn, "no peer holds a place for this one", "none of the connected peers relays", "join through a hub: lacuna join INVITE")
@@ -243,9 +242,9 @@ func judgeClock(f Facts) (Finding, bool) {
 		next += ": timedatectl set-ntp true"
 	}
 	switch {
-	case skew > skewFault:
+	case skew > market.ClockTolerance:
 		return see(check, Fault, seen, "messages that are more than 2 minutes off are refused by everybody", next)
-	case skew > skewWarn:
+	case skew > hello.SkewWarn:
 		return see(check, Warn, seen, "up to 2 minutes do no harm, but a clock that drifts gets there", next)
 	}
 	return see(check, OK, seen, "", "")

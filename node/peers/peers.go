@@ -31,7 +31,7 @@ const (
 	dialsAtOnce   = 8                // of one round
 	dialsPerMin   = 60               // all peers together; a list of 200 dead ones must not become a scan
 	dialsInARow   = 2 * dialsAtOnce  // that a quiet minute allows
-	dialWithin    = 10 * time.Second // for one peer, all its addresses
+	dialWithin    = 12 * time.Second // for one peer, all its addresses; a little more than p2p takes, which then says why it failed
 	roundGap      = 2 * time.Second  // between two rounds, so that a peer which refuses at once is not hammered
 	look          = 5 * time.Second  // between two looks at the connections, the clocks and the interfaces
 	proveWithin   = 3 * time.Second  // for a connected peer to answer after a change
@@ -259,7 +259,11 @@ func (k *Keeper) pause(now time.Time) time.Duration {
 func (k *Keeper) dial(ctx context.Context, t p2p.InvitePeer) bool {
 	within, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
-	err := k.o.Host.Connect(within, t.Key, t.Addrs)
+	connect := k.o.Host.Connect
+	if slices.ContainsFunc(k.o.Bootstrap, func(p p2p.InvitePeer) bool { return p.Key == t.Key }) {
+		connect = k.o.Host.Dial
+	}
+	err := connect(within, t.Key, t.Addrs)
 	now := time.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()

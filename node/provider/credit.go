@@ -1,8 +1,10 @@
 package provider
 
 import (
+	"maps"
 	"math"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/lacuna-network/lacuna/attest"
@@ -95,4 +97,11 @@ func (p *Provider) admit(t *tenancy, now time.Time) *ledger.Refusal {
 		p.credit.running[t.id] = running{t.lease.Renter, next}
 	}
 	return refusal
+}
+
+// Renters returns the peers that have had leases here.
+func (p *Provider) Renters() []attest.Key {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.credit.due))
 }

@@ -24,8 +24,8 @@ var allowances = []allowance{
 	{"market/match", false, []string{"golang.org/x/text"}},
 	{"p2p", true, []string{
 		"github.com/libp2p/go-libp2p", "github.com/libp2p/go-libp2p-kad-dht", "github.com/libp2p/go-libp2p-kbucket", "github.com/libp2p/go-libp2p-pubsub",
-		"github.com/libp2p/go-msgio", "github.com/multiformats/go-multiaddr", "github.com/multiformats/go-multihash", "github.com/multiformats/go-multistream", "github.com/ipfs/go-cid",
-		"github.com/ipfs/boxo", "github.com/prometheus", "golang.org/x/sync", "golang.org/x/time",
+		"github.com/libp2p/go-msgio", "github.com/multiformats/go-multiaddr", "github.com/multiformats/go-multistream",
+		"github.com/prometheus", "golang.org/x/sync", "golang.org/x/time",
 	}},
 	{"p2p/p2ptest", false, []string{"github.com/marcopolo/simnet"}},
 	{"node", true, []string{"github.com/prometheus", "github.com/goccy/go-yaml", "golang.org/x/sync"}},
