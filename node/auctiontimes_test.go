@@ -176,9 +176,6 @@ func BenchmarkAuctionTimes(b *testing.B) {
 // TestAuctionTimes holds what BenchmarkAuctionTimes measures, among fewer nodes.
 func TestAuctionTimes(t *testing.T) {
 	r := measureAuctions(t, 20, 2, 3)
-	for _, h := range r.cold {
-		t.Logf("cold %+v", h)
-	}
 	for _, h := range r.early {
 		if !h.early {
 			t.Errorf("%+v: a trusted offer at the reference price did not close the auction", h)
@@ -191,7 +188,8 @@ func TestAuctionTimes(t *testing.T) {
 		{"window and award, median beyond the window", quantile(r.full, 0.5, over), 3 * crowdRTT / 2},
 		{"window and award, p95", quantile(r.full, 0.95, took), 1500 * time.Millisecond},
 		{"early, median", quantile(r.early, 0.5, took), 4 * crowdRTT},
-		{"early, not connected, median", quantile(r.cold, 0.5, took), 4 * crowdRTT},
+		// One each for the handshake, identify, bid and award, and half of one where the provider dials too meanwhile.
+		{"early, not connected, median", quantile(r.cold, 0.5, took), 9 * crowdRTT / 2},
 		{"early, p95", quantile(r.early, 0.95, took), 1500 * time.Millisecond},
 	} {
 		if tt.took <= 0 || tt.took > tt.most {

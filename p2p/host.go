@@ -65,7 +65,6 @@ type Host struct {
 	host     host.Host
 	ping     *ping.PingService
 	key      attest.Key
-	private  ed25519.PrivateKey
 	network  string
 	profile  Profile
 	testnet  bool
@@ -95,7 +94,7 @@ func New(o Options) (*Host, error) {
 		return nil, fmt.Errorf("start host: %w", err)
 	}
 	h := &Host{
-		private: o.Key, network: o.Network, profile: o.Profile, testnet: o.Testnet, log: o.Logger,
+		network: o.Network, profile: o.Profile, testnet: o.Testnet, log: o.Logger,
 		key: attest.Key(o.Key.Public().(ed25519.PublicKey)), gate: newGate(),
 		lan: o.LAN, networkKey: o.NetworkKey,
 	}

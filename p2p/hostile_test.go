@@ -233,6 +233,43 @@ func suffer(t *testing.T, dir string, p served, w attack) {
 	}
 }
 
+// TestManyHostilePeers has as many peers stall as it takes to hold all streams that a protocol may have; the victim serves
+// others again at its deadline, without anybody's doing.
+func TestManyHostilePeers(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		v := newVictim(t, dir)
+		defer v.close()
+		all := servedProtocols()
+		p := all[slices.IndexFunc(all, func(p served) bool { return p.Name == "outcome" })]
+		friend := v.net.Add(p2p.Options{Profile: p2p.Light})
+		v.net.Connect(friend, v.Host)
+		const more = 2 // peers that find no room
+		var stalling sync.WaitGroup
+		for range p.MaxIn/p.MaxPerPeer + more {
+			a := attacker{v: v, h: v.net.Add(p2p.Options{}), p: p.Protocol}
+			v.net.Connect(a.h, v.Host)
+			stalling.Go(func() { _, _ = a.stall() })
+		}
+		time.Sleep(soon)
+		if err := p.honest(v, friend); err == nil {
+			t.Error("an honest peer is served, although all streams are taken")
+		}
+		counted := gather(t, v.reg)
+		if n := counted["lacuna_p2p_streams_total in outcome"]; int(n) != p.MaxIn {
+			t.Errorf("%v streams are served, want %d", n, p.MaxIn)
+		}
+		if n := counted["lacuna_p2p_streams_refused_total outcome busy"]; n < more*float64(p.MaxPerPeer) {
+			t.Errorf("%v streams were refused since all are taken", n)
+		}
+		time.Sleep(p.Timeout)
+		if err := p.honest(v, friend); err != nil {
+			t.Errorf("an honest peer after the deadline: %v", err)
+		}
+		stalling.Wait()
+	})
+}
+
 // What the library may keep of a peer that has come and gone.
 const (
 	spare     = 5       // goroutines

@@ -24,7 +24,6 @@ const (
 	relayLook      = 15 * time.Second // between two looks for candidates
 	relayCandidate = 16
 	relayForget    = 10 * time.Minute // of a candidate
-	relayMove      = time.Minute      // between two moves to a relay that lets bulk data pass
 	relayKnown     = 16               // relays remembered after the connection has ended
 	relayKnownLife = 24 * time.Hour
 	relayAwayMost  = 2 * time.Minute // between two attempts to reach one that is away; sooner at first
@@ -34,8 +33,7 @@ const (
 type relayFinder struct {
 	host    host.Host
 	network string
-	known   map[peer.ID]knownRelay // used by one goroutine of the library at a time, as the next
-	gaveUp  time.Time              // the last place that was given up for a better one
+	known   map[peer.ID]knownRelay // used by one goroutine of the library at a time
 }
 
 // knownRelay is a peer that relayed when it was last connected. The library forgets what a peer spoke a minute after it
@@ -58,8 +56,7 @@ func (f *relayFinder) options() []autorelay.Option {
 // candidates names connected peers that relay, and then those known from before. The library picks at random from what
 // it gets, so relays that let bulk data pass come alone while this peer has no place at one, or if there are enough.
 func (f *relayFinder) candidates(_ context.Context, n int) <-chan peer.AddrInfo {
-	now := time.Now()
-	found := f.look(f.host, now)
+	found := f.look(f.host, time.Now())
 	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(b.rank, a.rank) })
 	bulk := slices.IndexFunc(found, func(c candidate) bool { return c.rank < rankBulk })
 	if bulk < 0 {
@@ -70,9 +67,6 @@ func (f *relayFinder) candidates(_ context.Context, n int) <-chan peer.AddrInfo 
 	if lacking || bulk >= relaysWanted {
 		found = found[:bulk]
 	}
-	if lacking {
-		f.makeRoom(held, now)
-	}
 	found = found[:min(len(found), n)]
 	out := make(chan peer.AddrInfo, len(found))
 	defer close(out)
@@ -80,27 +74,6 @@ func (f *relayFinder) candidates(_ context.Context, n int) <-chan peer.AddrInfo 
 		out <- c.info
 	}
 	return out
-}
-
-// makeRoom gives up one place, where all are taken by relays that carry signalling only, so that the library takes
-// another one. Relays in use are left alone.
-func (f *relayFinder) makeRoom(held []peer.ID, now time.Time) {
-	if len(held) < relaysWanted || now.Sub(f.gaveUp) < relayMove {
-		return
-	}
-	used := make(map[peer.ID]bool)
-	for _, c := range f.host.Network().Conns() {
-		if id, ok := relayOf(c.RemoteMultiaddr()); ok {
-			used[id] = true
-		}
-	}
-	for _, id := range held {
-		if !used[id] {
-			f.gaveUp = now
-			_ = f.host.Network().ClosePeer(id) // the library lets go of a place only with the connection
-			return
-		}
-	}
 }
 
 type candidate struct {

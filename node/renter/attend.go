@@ -20,7 +20,6 @@ const (
 	redialPause  = 500 * time.Millisecond
 	stopPatience = 15 * time.Second // how long a provider may take to end a job on request
 	quietAfter   = 2 * time.Second  // without a heartbeat, which come each second, the provider is looked for
-	deadAfter    = 6 * time.Second // without one, a connection that answers no ping either is given up
 	quietCheck   = 250 * time.Millisecond
 )
 
@@ -59,6 +58,10 @@ func (r *Renter) attend(ctx context.Context, t *task, h *hire) leaseEnd {
 			return a.lost()
 		case time.Since(a.heard) > lostAfter:
 			return leaseEnd{move: true, code: market.CodeLost, reason: "provider_silent"}
+		case live == p2p.Silent:
+			// The router may have begun to drop UDP, or one side has another network. QUIC would go on hoping for half a
+			// minute on the old way, and then it is too late for another one.
+			r.o.Host.Disconnect(h.provider)
 		}
 		if a.stopAsked && time.Since(a.stopAt) > stopPatience {
 			return leaseEnd{code: market.CodeRenterCancel, reason: "stopped"}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,8 +37,16 @@ type openAuction struct {
 	fresh   bool                // an offer that can win came since the last award was tried
 	passed  map[attest.Key]bool // peers that were asked first, and refused or could not be asked
 	outrun  int                 // awards refused because another one came first
-	busy    int                 // declines whose only reason is that all devices are taken
+	busy    int                 // declines of those who may win, whose only reason is that all devices are taken
 	unheard map[attest.Key]bool // providers that the spec names and that have not answered
+
+	hopeless bool // all providers that the spec names are excluded
+}
+
+// eligible reports whether the job may go to that provider at all.
+func (a *openAuction) eligible(k attest.Key) bool {
+	named := a.record.Providers
+	return !slices.Contains(a.record.Exclude, k) && (len(named) == 0 || slices.Contains(named, k))
 }
 
 // choose notes that the peer gets a direct copy.
@@ -159,8 +168,11 @@ func (r *Renter) openAuction(v *vigil) (*openAuction, attest.Envelope, error) {
 	a := &openAuction{record: rec, number: j.Attempts + 1, id: env.ID(), bid: b, book: auction.NewBook(rec.Rules()), opened: now,
 		answers: v.answers, class: class, chosen: map[attest.Key]bool{}, passed: map[attest.Key]bool{}, unheard: map[attest.Key]bool{}}
 	for _, k := range s.Providers {
-		a.unheard[k] = true
+		if a.eligible(k) {
+			a.unheard[k] = true
+		}
 	}
+	a.hopeless = len(s.Providers) > 0 && len(a.unheard) == 0
 	return a, env, t.update(func(j *Job) { j.State, j.Attempts = JobBidding, j.Attempts+1 })
 }
 

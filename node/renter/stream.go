@@ -2,7 +2,6 @@ package renter
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/lacuna-network/lacuna/market"
@@ -10,20 +9,17 @@ import (
 	"github.com/lacuna-network/lacuna/p2p/work"
 )
 
-// errNoPulse means that a provider is not heard over a connection that looks open.
-var errNoPulse = errors.New("the connection is open, but nothing comes over it")
-
 // stream is one work stream of an attendance, while it is open. Its fields belong to the goroutine of session.
 type stream struct {
 	*attendance
 	s        *work.Session
 	frames   chan work.Frame
-	broke    chan error        // why the stream ended
-	ckpts    chan *Checkpoint  // a checkpoint was fetched; nil = it was not
-	found    chan p2p.Liveness // what looking for a quiet provider found
-	fetching bool              // of a checkpoint
-	looking  bool              // for the provider
-	waiting  *work.Checkpoint  // the newest checkpoint that is not being fetched yet
+	broke    chan error       // why the stream ended
+	ckpts    chan *Checkpoint // a checkpoint was fetched; nil = it was not
+	gone     chan bool        // what looking for a quiet provider found
+	fetching bool             // of a checkpoint
+	looking  bool             // for the provider
+	waiting  *work.Checkpoint // the newest checkpoint that is not being fetched yet
 }
 
 // session follows one work stream. It returns how the lease ended, or why the stream did.
@@ -44,7 +40,7 @@ func (a *attendance) session(ctx context.Context) (*leaseEnd, error) {
 	if err := a.r.setState(a.h.id, market.EvStart, ""); err != nil {
 		return nil, err
 	}
-	st := &stream{attendance: a, s: s, frames: make(chan work.Frame), broke: make(chan error, 1), ckpts: make(chan *Checkpoint, 1), found: make(chan p2p.Liveness, 1)}
+	st := &stream{attendance: a, s: s, frames: make(chan work.Frame), broke: make(chan error, 1), ckpts: make(chan *Checkpoint, 1), gone: make(chan bool, 1)}
 	go st.read(ctx)
 	quiet := time.NewTicker(quietCheck)
 	defer quiet.Stop()
@@ -118,18 +114,12 @@ func (st *stream) step(ctx context.Context, quiet <-chan time.Time) (*leaseEnd, 
 		return nil, st.acknowledge(c)
 	case <-quiet:
 		return st.look(ctx), nil
-	case live := <-st.found:
+	case is := <-st.gone:
 		st.looking = false
-		if live == p2p.Gone {
+		if is {
 			st.noteSilence()
 			end := st.lost()
 			return &end, nil
-		}
-		if live == p2p.Silent && time.Since(st.s.Heard()) >= deadAfter {
-			// A router that has begun to drop UDP, or another network: QUIC would go on hoping for half a minute, and
-			// then it is too late for another way.
-			st.r.o.Host.Disconnect(st.h.provider)
-			return nil, errNoPulse
 		}
 	case f := <-st.frames:
 		st.silent = false
@@ -172,7 +162,7 @@ func (st *stream) look(ctx context.Context) *leaseEnd {
 	if !st.looking && time.Since(st.s.Heard()) >= quietAfter {
 		st.looking = true
 		go func() { // ends with ctx
-			st.found <- st.r.o.Host.Probe(ctx, st.h.provider, st.r.recordAddrs(st.h.id))
+			st.gone <- st.r.o.Host.Probe(ctx, st.h.provider, st.r.recordAddrs(st.h.id)) == p2p.Gone
 		}()
 	}
 	return nil

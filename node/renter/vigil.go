@@ -97,7 +97,7 @@ func (v *vigil) judgeDecline(a *openAuction, ans answer, known bool) {
 	}
 	delete(a.unheard, d.Provider)
 	a.book.Decline(d.Provider, known)
-	if len(d.Failures) == 1 && d.Failures[0].Reason == market.Busy {
+	if len(d.Failures) == 1 && d.Failures[0].Reason == market.Busy && a.eligible(d.Provider) {
 		a.busy++
 	}
 	if len(a.record.Declines) < auction.MaxDeclines {
@@ -157,6 +157,9 @@ func (v *vigil) settle(ctx context.Context) {
 // the spec names providers, the offers of others do not count as answers: a named one that is slow to dial back would else
 // lose the job to those who cannot win.
 func (v *vigil) worthWaiting(last *openAuction) bool {
+	if last.hopeless {
+		return false
+	}
 	if len(last.unheard) > 0 || last.record.Received == 0 && last.record.DeclineCount == 0 {
 		return true
 	}

@@ -460,3 +460,16 @@ func TestAddressesOfABid(t *testing.T) {
 		}
 	}
 }
+
+// A job does not wait for a provider that it may not go to, such as the only one that it names and that lost it before.
+func TestNobodyToWaitFor(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	s := newSeller(t, 1, 100_000, market.Place{}, b.host)
+	b.spec.Exclude, b.spec.StartWithin = []attest.Key{s.signer.Key()}, patience
+	began := time.Now()
+	j, _, _ := b.run(s)
+	if took := time.Since(began); j.State != renter.JobNoOffer || j.Reason != "no_offer" || took > patience/2 {
+		t.Errorf("job is %s (%s) after %s", j.State, j.Reason, took)
+	}
+}

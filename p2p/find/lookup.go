@@ -8,8 +8,6 @@ import (
 
 	kbucket "github.com/libp2p/go-libp2p-kbucket"
 	"github.com/libp2p/go-libp2p/core/peer"
-	ma "github.com/multiformats/go-multiaddr"
-	manet "github.com/multiformats/go-multiaddr/net"
 
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/market"
@@ -267,7 +265,7 @@ func fresh(a market.Ask, now time.Time) bool {
 
 func (s *search) give(ctx context.Context, x Found) {
 	s.f.metrics.asks.WithLabelValues("found").Inc()
-	s.f.host.Remember(x.Ask.Provider, s.f.dialable(x.Ask.Addrs))
+	s.f.host.Remember(x.Ask.Provider, x.Ask.Addrs)
 	select {
 	case s.found <- x:
 	case <-ctx.Done():
@@ -289,18 +287,4 @@ func (s *search) rest(ctx context.Context) {
 	for _, x := range held {
 		s.give(ctx, x)
 	}
-}
-
-// dialable leaves out addresses that a stranger may name to make this peer knock at doors in its own network.
-func (f *Finder) dialable(addrs []string) []string {
-	if f.host.LAN() {
-		return addrs
-	}
-	var out []string
-	for _, s := range addrs {
-		if m, err := ma.NewMultiaddr(s); err == nil && manet.IsPublicAddr(m) {
-			out = append(out, s)
-		}
-	}
-	return out
 }

@@ -156,9 +156,9 @@ func (b *Box) freePort(want uint16) uint16 {
 	return want
 }
 
-// in returns where a packet to an address outside goes, the zero value if no socket has that port. Whether that socket's filter
-// lets it in is decided on its arrival, in [guarded.ReadFrom], since by then something may have been sent out. Only a
-// Symmetric port belongs to one peer for good.
+// in returns where a packet to an address outside goes, the zero value if no socket has that port. Whether that socket's
+// filter lets it in is decided on its arrival, in [guarded.ReadFrom], since by then something may have been sent out. Only
+// a Symmetric port belongs to one peer for good.
 func (b *Box) in(to, from netip.AddrPort, now time.Time) netip.AddrPort {
 	b.mu.Lock()
 	defer b.mu.Unlock()

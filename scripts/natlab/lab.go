@@ -151,7 +151,19 @@ func (l *lab) settle(ctx context.Context, k kind, name string, values map[string
 	return p, err
 }
 
-// peer returns the one peer of that role in a place of that kind. It is made, started and joined when first asked for.
+// begin makes a machine of that kind, and starts and joins a peer on it.
+func (l *lab) begin(ctx context.Context, k kind, role, name string) (*peer, error) {
+	p, err := l.settle(ctx, k, role+name, map[string]string{"provide.enabled": fmt.Sprint(role == provider)})
+	if err != nil {
+		return nil, err
+	}
+	if err := p.up(ctx); err != nil {
+		return nil, err
+	}
+	return p, p.join(ctx, l.invite)
+}
+
+// peer returns the one peer of that role in a place of that kind. It begins when first asked for.
 func (l *lab) peer(ctx context.Context, role, kindName string) (*peer, error) {
 	l.mu.Lock()
 	p := l.peers[role+kindName]
@@ -163,14 +175,7 @@ func (l *lab) peer(ctx context.Context, role, kindName string) (*peer, error) {
 	if !ok {
 		return nil, fmt.Errorf("no such kind of place: %s", kindName)
 	}
-	p, err := l.settle(ctx, k, role+kindName, map[string]string{"provide.enabled": fmt.Sprint(role == provider)})
-	if err != nil {
-		return nil, err
-	}
-	if err := p.up(ctx); err != nil {
-		return nil, err
-	}
-	return p, p.join(ctx, l.invite)
+	return l.begin(ctx, k, role, kindName)
 }
 
 // settled returns the same once the peer knows how others reach it.

@@ -71,21 +71,23 @@ func (s *scene) judge(got ran, paths ...string) error {
 	return nil
 }
 
-// until polls a peer's status until f likes it.
+// until polls a peer's status until f likes it; what is the fault if it never does.
 func (p *peer) until(ctx context.Context, within time.Duration, what string, f func(status) bool) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+	var last status
 	began := time.Now()
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		s, err := p.status(ctx)
-		if err == nil && f(s) {
-			return time.Since(began), nil
+		if s, err := p.status(ctx); err == nil {
+			if last = s; f(s) {
+				return time.Since(began), nil
+			}
 		}
 		select {
 		case <-ctx.Done():
-			return within, fmt.Errorf("%s: %s: not within %s; the last status: %+v, %w", p.name, what, within, s.Reachability, errors.Join(err, ctx.Err()))
+			return within, fmt.Errorf("%s: %s within %s; the last status: %+v", p.name, what, within, last.Reachability)
 		case <-tick.C:
 		}
 	}
@@ -95,25 +97,22 @@ func sceneIPv6(ctx context.Context, l *lab, s *scene) error {
 	k := kind{name: "ipv6-firewall", build: func(ctx context.Context, w *world, machine string, n int) error {
 		return errors.Join(online(false, true)(ctx, w, machine, n), w.sh(ctx, machine, closed6))
 	}}
-	var pair []*peer
-	for i, name := range []string{"p-ipv6-firewall", "r-ipv6-firewall"} {
-		p, err := l.settle(ctx, k, name, map[string]string{"provide.enabled": fmt.Sprint(i == 0)})
-		if err == nil {
-			err = errors.Join(p.up(ctx), p.join(ctx, l.invite))
-		}
+	p, err := l.begin(ctx, k, provider, k.name)
+	if err != nil {
+		return err
+	}
+	r, err := l.begin(ctx, k, renting, k.name)
+	if err != nil {
+		return err
+	}
+	for _, one := range []*peer{p, r} {
+		word, after, err := one.verdict(ctx, verdictWait)
 		if err != nil {
 			return err
 		}
-		pair = append(pair, p)
+		s.note("%s is %s after %.1f s", one.name, word, after.Seconds())
 	}
-	for _, p := range pair {
-		word, after, err := p.verdict(ctx, verdictWait)
-		if err != nil {
-			return err
-		}
-		s.note("%s is %s after %.1f s", p.name, word, after.Seconds())
-	}
-	return s.done(ctx, l, pair[1], pair[0], "hole-punched", "direct")
+	return s.done(ctx, l, r, p, "hole-punched", "direct")
 }
 
 func sceneRelayRestart(ctx context.Context, l *lab, s *scene) error {
@@ -127,7 +126,7 @@ func sceneRelayRestart(ctx context.Context, l *lab, s *scene) error {
 	}
 	var at *peer
 	holds := func(st status, h *peer) bool { return slices.Contains(st.Reachability.Relays, h.id) }
-	if _, err := p.until(ctx, verdictWait, "a place at a relay", func(st status) bool {
+	if _, err := p.until(ctx, verdictWait, "no place at a relay", func(st status) bool {
 		for _, h := range l.hubs {
 			if holds(st, h) {
 				at = h
@@ -140,7 +139,7 @@ func sceneRelayRestart(ctx context.Context, l *lab, s *scene) error {
 	if _, err := at.must(ctx, "down"); err != nil {
 		return err
 	}
-	gone, err := p.until(ctx, verdictWait, "the lost relay is noticed and another one holds a place", func(st status) bool {
+	gone, err := p.until(ctx, verdictWait, "the lost relay is not noticed, or no other one holds a place", func(st status) bool {
 		return !holds(st, at) && len(st.Reachability.Relays) > 0
 	})
 	if err != nil {
@@ -151,7 +150,7 @@ func sceneRelayRestart(ctx context.Context, l *lab, s *scene) error {
 		return err
 	}
 	// It has lost what it knew of its places. Whoever held one must ask again, or take another relay.
-	if _, err := at.until(ctx, verdictWait, "the hub is back", func(st status) bool { return len(st.Peers) > 0 }); err != nil {
+	if _, err := at.until(ctx, verdictWait, "the hub is not back", func(st status) bool { return len(st.Peers) > 0 }); err != nil {
 		return err
 	}
 	st, err := p.status(ctx)
@@ -229,11 +228,8 @@ func (p *peer) running(ctx context.Context) error {
 
 func sceneMoved(ctx context.Context, l *lab, s *scene) error {
 	k, _ := kindOf("home")
-	p, err := l.settle(ctx, k, "p-moving", map[string]string{"provide.enabled": "true"})
+	p, err := l.begin(ctx, k, provider, "moving")
 	if err != nil {
-		return err
-	}
-	if err := errors.Join(p.up(ctx), p.join(ctx, l.invite)); err != nil {
 		return err
 	}
 	if _, _, err := p.verdict(ctx, verdictWait); err != nil {
@@ -297,25 +293,35 @@ func sceneBulk(ctx context.Context, l *lab, s *scene) error {
 	if err := h.up(ctx); err != nil {
 		return err
 	}
+	if _, _, err := h.verdict(ctx, verdictWait); err != nil { // before it relays nothing
+		return err
+	}
 	for _, c := range []pair{{"symmetric", "symmetric"}, {"home", "ipv6"}, {"proxy", "symmetric"}, {"home", "proxy"}} {
-		p, err := l.settled(ctx, provider, c.provider)
-		if err != nil {
-			return err
-		}
-		r, err := l.settled(ctx, renting, c.renter)
-		if err != nil {
-			return err
-		}
-		after, err := p.until(ctx, verdictWait, "a place at the relay that lets data pass", func(st status) bool { return slices.Contains(st.Reachability.Relays, h.id) })
-		if err != nil {
-			return err
-		}
-		s.note("%s has a place at it after %.1f s", p.name, after.Seconds())
-		if err := s.done(ctx, l, r, p, relayed); err != nil {
+		if err := l.bulkJob(ctx, s, c); err != nil {
 			s.Faults = append(s.Faults, fmt.Sprintf("provider %s, renter %s: %s", c.provider, c.renter, err))
 		}
 	}
 	return nil
+}
+
+// bulkJob runs a job between places of these kinds. The provider is a newcomer: those from before keep the relays that
+// they have.
+func (l *lab) bulkJob(ctx context.Context, s *scene, c pair) error {
+	k, _ := kindOf(c.provider)
+	p, err := l.begin(ctx, k, provider, c.provider+"-for-"+c.renter)
+	if err != nil {
+		return err
+	}
+	r, err := l.settled(ctx, renting, c.renter)
+	if err != nil {
+		return err
+	}
+	after, err := p.until(ctx, verdictWait, "no place at the relay that lets data pass", func(st status) bool { return slices.Contains(st.Reachability.Relays, l.hubs[0].id) })
+	if err != nil {
+		return err
+	}
+	s.note("%s has a place at it after %.1f s", p.name, after.Seconds())
+	return s.done(ctx, l, r, p, relayed)
 }
 
 func sceneHubsGone(ctx context.Context, l *lab, s *scene) error {
