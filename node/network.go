@@ -28,7 +28,7 @@ func (n *Node) hostOptions(key ed25519.PrivateKey) (p2p.Options, error) {
 	o := p2p.Options{Key: key, Network: c.Name, Profile: n.profile(), Listen: c.Listen, Announce: c.Announce, LAN: c.LAN, MDNS: c.MDNS,
 		Relay: p2p.RelayPolicy{Serve: c.Hub, PerDay: c.RelayPerDay, Bulk: c.RelayBulk, BulkData: c.RelayBulkData, BulkTime: c.RelayBulkTime,
 			BulkPerSec: c.RelayBulkPerSec},
-		Version: n.o.Version, Logger: n.log, Registerer: n.registry}
+		Favour: n.isPartner, Version: n.o.Version, Logger: n.log, Registerer: n.registry}
 	var err error
 	if c.KeyFile != "" {
 		if o.NetworkKey, err = h.NetworkKey(c.KeyFile); err != nil {

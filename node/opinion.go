@@ -26,6 +26,9 @@ type opinion struct {
 // neighbourScore is what gossip is told of a neighbour.
 func (n *Node) neighbourScore(k attest.Key) float64 { return n.opinion.Load().score[k] }
 
+// isPartner reports whether this peer has traded with that one.
+func (n *Node) isPartner(k attest.Key) bool { return n.opinion.Load().score[k] > 0 }
+
 // formOpinions keeps the opinion up to date until ctx ends.
 func (n *Node) formOpinions(ctx context.Context) error {
 	tick := time.NewTicker(opinionEvery)

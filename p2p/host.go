@@ -39,7 +39,10 @@ type Options struct {
 	Listen   []string           // multiaddrs of tcp, quic-v1, ws and tls/ws; or [ListenAuto] alone; none = only dial out
 	Announce []string           // multiaddrs to tell others instead of the own ones; none = the own ones
 	LAN      bool               // private addresses are told and dialled too; always true on a test network
-	Version  string             // of the software, for the user agent; empty = "dev"
+	// Favour names peers whose streams are still taken when strangers have taken all places of a protocol. It is asked for
+	// each stream and must answer from memory. nil = nobody.
+	Favour  func(attest.Key) bool
+	Version string // of the software, for the user agent; empty = "dev"
 
 	// NetworkKey is the pre-shared key of a private network, 32 bytes: who lacks it cannot even shake hands. It needs TCP or
 	// WebSocket; QUIC is not used then. nil = none.
@@ -99,7 +102,7 @@ func New(o Options) (*Host, error) {
 		lan: o.LAN, networkKey: o.NetworkKey,
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.services.init()
+	h.services.init(o.Favour)
 	h.rtts.init()
 	h.paths.init()
 	if !o.Testnet || o.Reach != market.ReachUnknown {

@@ -419,3 +419,39 @@ func TestKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestFavour fills all places of a protocol with strangers: who is known is served all the same.
+func TestFavour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := p2ptest.New(t, 3, p2ptest.Options{})
+		defer net.Close()
+		friend := net.Host(2)
+		server := net.Add(p2p.Options{Favour: func(k attest.Key) bool { return k == friend.Key() }})
+		p := p2p.Protocol{Name: "full", Major: 1, Timeout: time.Minute, MaxIn: 1, MaxPerPeer: 2, PerMinute: 60}
+		server.Handle(p, func(ctx context.Context, s *p2p.Stream) {
+			_ = s.Send(message{"taken"})
+			<-ctx.Done()
+		})
+		served := func(h *p2p.Host) error {
+			net.Connect(h, server)
+			s, err := h.Open(t.Context(), server.Key(), nil, p)
+			if err != nil {
+				return err
+			}
+			if err := s.Send(message{"please"}); err != nil {
+				return err
+			}
+			var m message
+			return s.Recv(&m)
+		}
+		if err := served(net.Host(0)); err != nil {
+			t.Fatal(err)
+		}
+		if err := served(net.Host(1)); err == nil {
+			t.Error("a second stranger was served, there is one place")
+		}
+		if err := served(friend); err != nil {
+			t.Errorf("a favoured peer while the place is taken: %v", err)
+		}
+	})
+}

@@ -26,7 +26,7 @@ type Protocol struct {
 	Name       string        // such as "offer"
 	Major      int           // from 1; peers with different majors do not understand each other
 	Timeout    time.Duration // deadline of a stream from its opening; a service with long streams moves it on itself
-	MaxIn      int           // inbound streams open at once, all peers together
+	MaxIn      int           // inbound streams open at once, all peers together; peers of [Options.Favour] get a quarter more
 	MaxPerPeer int           // inbound streams open at once from one peer
 	PerMinute  int           // inbound streams a minute from one peer, and as many at once
 	Bulk       bool          // carries more than signalling: never on a limited relay, see [Host.Widen]
@@ -49,8 +49,9 @@ func (p Protocol) id(network string) protocol.ID {
 
 // services counts the inbound streams of each protocol.
 type services struct {
-	mu   sync.Mutex
-	open map[protocol.ID]*service
+	favour func(attest.Key) bool // nil = nobody
+	mu     sync.Mutex
+	open   map[protocol.ID]*service
 }
 
 type service struct {
@@ -59,10 +60,17 @@ type service struct {
 	rate    *Limiter
 }
 
-func (s *services) init() { s.open = make(map[protocol.ID]*service) }
+func (s *services) init(favour func(attest.Key) bool) {
+	s.favour, s.open = favour, make(map[protocol.ID]*service)
+}
 
-// admit counts a stream in. It returns why not, or "".
+// admit counts a stream in. It returns why not, or "". A crowd of strangers that takes all places must not shut out those
+// who are known, so for them there are some more.
 func (s *services) admit(id protocol.ID, p Protocol, key attest.Key) string {
+	most := p.MaxIn
+	if s.favour != nil && s.favour(key) {
+		most += (p.MaxIn + 3) / 4
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := s.open[id]
@@ -71,7 +79,7 @@ func (s *services) admit(id protocol.ID, p Protocol, key attest.Key) string {
 		s.open[id] = v
 	}
 	switch {
-	case v.total >= p.MaxIn:
+	case v.total >= most:
 		return "busy"
 	case v.perPeer[key] >= p.MaxPerPeer:
 		return "peer_busy"
