@@ -3,29 +3,30 @@ package node
 import (
 	"context"
 
+	"github.com/lacuna-network/lacuna/gpu"
 	"github.com/lacuna-network/lacuna/market"
-	"github.com/lacuna-network/lacuna/p2p"
+	"github.com/lacuna-network/lacuna/p2p/bids"
 )
 
-// followReach acts on what others find out about this peer: one that they can dial becomes a hub, unless its owner says
-// no. p2p starts and ends the relay of connections by itself, and the provider tells its ask anew.
+// followReach passes bids on while this peer is a hub. p2p starts and ends the relay of connections and the publishing of
+// bids by the same rule, and the provider tells its ask anew.
 func (n *Node) followReach(ctx context.Context) error {
-	said := false
+	hub, said := false, false
 	stop := func() {}
 	defer func() { stop() }()
 	for {
 		changed := n.host.ReachChanged()
-		serve := n.isHub(n.host.Reach())
-		if serve != n.hub.Load() {
-			n.hub.Store(serve)
+		if was := hub; was != n.host.Hub() {
+			hub = !was
 			stop()
 			stop = func() {}
-			if serve {
+			if hub {
 				stop = n.relayBids()
 			}
-			if serve && !said {
+			if hub && !said && n.relays() {
 				said = true
-				n.log.Info("this peer relays signalling for others; turn it off with network.hub: no", "bytes_per_day", n.o.Config.Network.RelayPerDay)
+				n.log.Info("this peer is a hub and relays for others; network.hub: no turns it off",
+					"bytes_per_day", n.o.Config.Network.RelayPerDay, "job_data_too", n.o.Config.Network.RelayBulk)
 			}
 		}
 		select {
@@ -36,18 +37,14 @@ func (n *Node) followReach(ctx context.Context) error {
 	}
 }
 
-// isHub reports whether a peer of that reachability is a hub. A test network is on one machine or one LAN, where
-// everybody reaches everybody.
-func (n *Node) isHub(r p2p.Reach) bool {
-	return r.Verdict == market.ReachDirect && n.o.Config.Network.Hub && !n.host.Testnet()
+// relays reports whether this peer relays connections of others. On a test network, which is on one machine or one LAN,
+// everybody reaches everybody, and nobody needs that.
+func (n *Node) relays() bool {
+	return n.host.Hub() && n.host.Reach().Verdict == market.ReachDirect && n.o.Config.Network.Hub && !n.host.Testnet()
 }
 
-// relayBids passes on the bids of this peer's place, which it cannot serve itself, and returns what ends that. A light
-// client does not, and a hub by profile does since the start.
+// relayBids passes on the bids of this peer's place, which it cannot serve itself, and returns what ends that.
 func (n *Node) relayBids() (stop func()) {
-	if n.host.Profile() != p2p.Provider {
-		return func() {}
-	}
 	stop, err := n.bids.Relay(hubTopics(n.place())...)
 	if err != nil {
 		n.log.Warn("bids are not passed on", "err", err)
@@ -61,4 +58,13 @@ func (n *Node) askAgain() {
 	if n.provider != nil {
 		n.provider.Republish()
 	}
+}
+
+// hubTopics are all topics of a hub's place: it passes on bids that it cannot serve itself.
+func hubTopics(place market.Place) []bids.Topic {
+	var topics []bids.Topic
+	for _, class := range gpu.Classes() {
+		topics = append(topics, bids.TopicsFor(class, place)...)
+	}
+	return topics
 }

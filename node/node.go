@@ -26,7 +26,6 @@ import (
 
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/attest/reputation"
-	"github.com/lacuna-network/lacuna/gpu"
 	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/market/ledger"
 	"github.com/lacuna-network/lacuna/node/api"
@@ -91,8 +90,6 @@ type Node struct {
 	wired chan struct{} // closed when all of the above is set; handlers of the network wait for it
 
 	opinion atomic.Pointer[opinion] // of other peers
-
-	hub atomic.Bool // this peer serves those who cannot be dialled
 
 	mu       sync.Mutex
 	stop     context.CancelFunc // of Run
@@ -219,13 +216,6 @@ func (n *Node) openNetwork() (err error) {
 		return err
 	}
 	n.onRelease("blobs", func() error { n.blobs.Close(); return nil })
-	if p := n.host.Profile(); p == p2p.Hub || p == p2p.Testnet {
-		stop, err := n.bids.Relay(hubTopics(n.place())...)
-		if err != nil {
-			return err
-		}
-		n.onRelease("relay of bids", func() error { stop(); return nil })
-	}
 	o := deal.Options{Host: n.host, Logger: n.log, Registerer: n.registry,
 		Answer: func(ctx context.Context, from attest.Key, e attest.Envelope) deal.Code {
 			<-n.wired
@@ -248,15 +238,6 @@ func (n *Node) openNetwork() (err error) {
 	}
 	n.onRelease("deals", func() error { n.deal.Close(); return nil })
 	return nil
-}
-
-// hubTopics are all topics of a hub's place: it passes on bids that it cannot serve itself.
-func hubTopics(place market.Place) []bids.Topic {
-	var topics []bids.Topic
-	for _, class := range gpu.Classes() {
-		topics = append(topics, bids.TopicsFor(class, place)...)
-	}
-	return topics
 }
 
 // bidsPerMinute is how many bids one renter may announce; a test network is there to be filled with jobs.
@@ -368,9 +349,7 @@ func (n *Node) serve(ctx context.Context) error {
 	group.Go(func() error { return n.store.Run(ctx) })
 	group.Go(func() error { return n.renter.Run(ctx) })
 	group.Go(func() error { return n.hello.Run(ctx) })
-	if n.o.Config.Network.Hub {
-		group.Go(func() error { return n.bids.Run(ctx) })
-	}
+	group.Go(func() error { return n.bids.Run(ctx) })
 	group.Go(func() error { return n.peers.Run(ctx) })
 	group.Go(func() error { return n.followReach(ctx) })
 	group.Go(func() error { return n.formOpinions(ctx) })

@@ -67,6 +67,9 @@ func (n *Node) peerViews() []api.PeerView {
 			if m.Agent != "" {
 				v.Agent = &m.Agent
 			}
+			if m.Trouble != "" {
+				v.Trouble = &m.Trouble
+			}
 			if m.RoundTrip > 0 {
 				ms := m.Offset.Milliseconds()
 				v.ClockOffsetMS = &ms
@@ -132,7 +135,7 @@ func (n *Node) addCounters(s *api.Status) error {
 			}
 		}
 	}
-	if n.hub.Load() {
+	if n.relays() {
 		s.Relaying = &relay
 	}
 	return nil

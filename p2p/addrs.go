@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -87,13 +88,63 @@ func addrIP(m ma.Multiaddr) (netip.Addr, bool) {
 	return a.Unmap(), ok
 }
 
+// Bits of the address range that one household or rack has, for [AddrRange].
+const (
+	SiteV4 = 24
+	SiteV6 = 48
+)
+
+// AddrRange names the range that a multiaddr lies in, of so many bits of IPv4 or IPv6; of one through a relay, the
+// relay's. One that begins with a name is that name alone, and what is no multiaddr stands for itself.
+func AddrRange(addr string, v4, v6 int) string {
+	m, err := ma.NewMultiaddr(addr)
+	if err != nil {
+		return addr
+	}
+	ip, ok := addrIP(m)
+	if !ok {
+		first, _ := ma.SplitFirst(m)
+		return first.String()
+	}
+	bits := v6
+	if ip.Is4() {
+		bits = v4
+	}
+	p, err := ip.Prefix(bits)
+	if err != nil {
+		return addr
+	}
+	return p.String()
+}
+
+// ComputerAddrs returns the IP addresses that lead off this computer, in no order: not those of loopback, nor link-local
+// ones or those of bridges, which come and go with each container.
+func ComputerAddrs() ([]string, error) {
+	own, _, err := readInterfaces()
+	if err != nil {
+		return nil, fmt.Errorf("read addresses of interfaces: %w", err)
+	}
+	var out []string
+	for ip := range own {
+		if !ip.IsLoopback() && !ip.IsLinkLocalUnicast() {
+			out = append(out, ip.String())
+		}
+	}
+	return out, nil
+}
+
 // interfaces returns the addresses of this computer, and those of interfaces that lead nowhere else. Where they cannot
 // be read, nothing counts as own or hidden: then an address is told once somebody has dialled it.
 func interfaces() (own, hidden map[netip.Addr]bool) {
+	own, hidden, _ = readInterfaces()
+	return own, hidden
+}
+
+func readInterfaces() (own, hidden map[netip.Addr]bool, err error) {
 	own, hidden = make(map[netip.Addr]bool), make(map[netip.Addr]bool)
 	all, err := net.Interfaces()
 	if err != nil {
-		return own, hidden
+		return own, hidden, err
 	}
 	for _, i := range all {
 		addrs, err := i.Addrs()
@@ -112,7 +163,7 @@ func interfaces() (own, hidden map[netip.Addr]bool) {
 			}
 		}
 	}
-	return own, hidden
+	return own, hidden, nil
 }
 
 // circuit reports an address that leads through a relay.

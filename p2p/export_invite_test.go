@@ -28,8 +28,8 @@ func InviteAddrs(addrs []string, lan bool) ([]string, bool) {
 	return addrStrings(picked), relayed
 }
 
-// AddrRange names the network of an address.
-func AddrRange(addr string) string { return addrRange(parseAll([]string{addr})) }
+// Operator names the range of an address.
+func Operator(addr string) string { return operator(parseAll([]string{addr})[0]) }
 
 // OnLink returns those addresses that lie in the networks.
 func OnLink(addrs, links []string) []string {

@@ -151,23 +151,23 @@ func (r *RTTs) Get(key attest.Key, now time.Time) (time.Duration, bool) {
 // Len returns how many peers are remembered.
 func (r *RTTs) Len() int { return len(r.r.m) }
 
-// Asker asks peers to dial back.
-type Asker struct{ a *asker }
+// DialBacks has peers dial back.
+type DialBacks struct{ d *dialBacks }
 
-// NewAsker returns one on a host of a test network, which serves others too, also on loopback.
-func NewAsker(tb testing.TB, h *Host) *Asker {
+// NewDialBacks returns one on a host of a test network, which serves others too, also on loopback.
+func NewDialBacks(tb testing.TB, h *Host) *DialBacks {
 	tb.Helper()
-	a, server, err := serveAutoNAT(h.host, &Options{LAN: true})
+	d, server, err := serveAutoNAT(h.host, &Options{LAN: true})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(server.Close)
-	return &Asker{a}
+	return &DialBacks{d}
 }
 
-// Ask asks one peer about one address.
-func (a *Asker) Ask(ctx context.Context, server *Host, addr string) (bool, error) {
-	return a.a.ask(ctx, server.host.ID(), ma.StringCast(addr))
+// Request has one peer dial one address.
+func (b *DialBacks) Request(ctx context.Context, server *Host, addr string) (bool, error) {
+	return b.d.request(ctx, server.host.ID(), ma.StringCast(addr))
 }
 
 // Negotiate picks the protocol of a raw stream.

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/libp2p/go-libp2p"
@@ -35,7 +36,6 @@ type Options struct {
 	Key      ed25519.PrivateKey // the peer's identity
 	Network  string             // 1 to 32 of a–z, 0–9 and -; a name that begins with "test" is a test network
 	Profile  Profile            // role; on a test network empty means Testnet, elsewhere Provider
-	Testnet  bool               // loopback addresses are used and told; always true on a test network
 	Listen   []string           // multiaddrs of tcp, quic-v1, ws and tls/ws; or [ListenAuto] alone; none = only dial out
 	Announce []string           // multiaddrs to tell others instead of the own ones; none = the own ones
 	LAN      bool               // private addresses are told and dialled too; always true on a test network
@@ -79,8 +79,10 @@ type Host struct {
 	closed   bool
 	running  sync.WaitGroup // handlers and pings
 	services services
-	notes    []string // on how it listens; set by New
-	lan      bool     // private addresses are told and dialled
+	notes    []string               // on how it listens; set by New
+	deaf     atomic.Pointer[string] // why neighbours are not found; nil = they are, or are not looked for
+	lan      bool                   // private addresses are told and dialled
+	mayServe bool                   // as a hub
 
 	networkKey []byte // nil = none
 	rtts       rtts
@@ -97,15 +99,15 @@ func New(o Options) (*Host, error) {
 		return nil, fmt.Errorf("start host: %w", err)
 	}
 	h := &Host{
-		network: o.Network, profile: o.Profile, testnet: o.Testnet, log: o.Logger,
+		network: o.Network, profile: o.Profile, testnet: o.testnet(), log: o.Logger,
 		key: attest.Key(o.Key.Public().(ed25519.PublicKey)), gate: newGate(),
-		lan: o.LAN, networkKey: o.NetworkKey,
+		lan: o.LAN, mayServe: o.Relay.Serve, networkKey: o.NetworkKey,
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.services.init(o.Favour)
 	h.rtts.init()
 	h.paths.init()
-	if !o.Testnet || o.Reach != market.ReachUnknown {
+	if !o.testnet() || o.Reach != market.ReachUnknown {
 		h.reach = newReacher(&o)
 	}
 	if err := h.build(&o); err != nil {
@@ -162,6 +164,9 @@ func (h *Host) connected(n network.Network, c network.Conn) {
 
 func (h *Host) disconnected(_ network.Network, c network.Conn) { h.paths.closed(c) }
 
+// testnet reports a test network: its peers may share a machine, so loopback addresses are used and told.
+func (o *Options) testnet() bool { return market.IsTestNetwork(o.Network) }
+
 // complete checks the options, reports all faults at once, and fills in what was left out.
 func (o *Options) complete() error {
 	var errs []error
@@ -171,10 +176,9 @@ func (o *Options) complete() error {
 	if err := checkNetwork(o.Network); err != nil {
 		errs = append(errs, err)
 	}
-	o.Testnet = o.Testnet || market.IsTestNetwork(o.Network)
-	o.LAN = o.LAN || o.Testnet
+	o.LAN = o.LAN || o.testnet()
 	switch {
-	case o.Profile == "" && o.Testnet:
+	case o.Profile == "" && o.testnet():
 		o.Profile = Testnet
 	case o.Profile == "":
 		o.Profile = Provider
@@ -308,12 +312,10 @@ func (h *Host) connect(ctx context.Context, key attest.Key, known []ma.Multiaddr
 // PeerInfo is a connected peer.
 type PeerInfo struct {
 	Key     attest.Key
-	Addr    string        // the other end of the best connection; of an inbound one the port cannot be dialled
-	Addrs   []string      // where the peer says it can be reached
-	Inbound bool          // it dialled us
-	Since   time.Time     // when the connection was made
-	Latency time.Duration // round trip, see [Host.RTT]; 0 = not measured yet
-	Path    Path          // how that connection runs
+	Addr    string   // the other end of the best connection; of an inbound one the port cannot be dialled
+	Addrs   []string // where the peer says it can be reached
+	Inbound bool     // it dialled us
+	Path    Path     // how that connection runs
 }
 
 // Connected reports whether this peer has a connection to that one, straight or through a relay.
@@ -335,11 +337,9 @@ func (h *Host) Peers() []PeerInfo {
 			continue
 		}
 		best := slices.MaxFunc(conns, func(a, b network.Conn) int { return cmp.Compare(h.pathOf(a), h.pathOf(b)) })
-		latency, _ := h.RTT(key)
 		out = append(out, PeerInfo{
 			Key: key, Addr: best.RemoteMultiaddr().String(), Addrs: addrStrings(h.host.Peerstore().Addrs(id)),
-			Inbound: best.Stat().Direction == network.DirInbound, Since: best.Stat().Opened,
-			Latency: latency, Path: h.pathOf(best),
+			Inbound: best.Stat().Direction == network.DirInbound, Path: h.pathOf(best),
 		})
 	}
 	return out

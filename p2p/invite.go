@@ -69,8 +69,8 @@ func (w inviteWire) Validate() error {
 			return fmt.Errorf("peer %s has %d addresses, want 1 to %d", p.Key.Short(), len(p.Addrs), maxInviteAddrs)
 		}
 	}
-	if n := len(w.NetworkKey); w.NetworkKey != nil && n != networkKeySize {
-		return fmt.Errorf("has a network key of %d bytes, want %d", n, networkKeySize)
+	if n := len(w.NetworkKey); w.NetworkKey != nil && n != NetworkKeySize {
+		return fmt.Errorf("has a network key of %d bytes, want %d", n, NetworkKeySize)
 	}
 	return nil
 }

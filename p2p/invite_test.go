@@ -247,7 +247,7 @@ func TestInviteSpreads(t *testing.T) {
 		{"IPv6 of two", "/ip6/2a00:1::/tcp/1", "/ip6/2a00:2::/tcp/1", false},
 		{"one name", "/dns4/a.example/tcp/1", "/dns4/a.example/tcp/443/tls/ws", true},
 	} {
-		if a, b := p2p.AddrRange(tt.a), p2p.AddrRange(tt.b); (a == b) != tt.same {
+		if a, b := p2p.Operator(tt.a), p2p.Operator(tt.b); (a == b) != tt.same {
 			t.Errorf("%s: ranges %q and %q", tt.name, a, b)
 		}
 	}

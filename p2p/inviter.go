@@ -39,7 +39,8 @@ type sponsor struct {
 	InvitePeer
 	id    peer.ID
 	grade int
-	place string // where its first address lies
+	place string // the address range of its first address
+	again bool   // one that comes before it is of the same place; set by spread
 }
 
 // Invite returns one line that lets others join: this peer and up to four connected ones that answer a ping, from as
@@ -54,7 +55,7 @@ func (h *Host) Invite(ctx context.Context, o InviteOptions) (string, error) {
 	places := make(map[string]bool)
 	if own, relayed := inviteAddrs(h.host.Addrs(), h.lan); len(own) > 0 {
 		i.Peers = append(i.Peers, InvitePeer{Key: h.key, Addrs: addrStrings(own)})
-		places[addrRange(own)] = !relayed
+		places[operator(own[0])] = !relayed
 	}
 	for _, c := range h.answering(ctx, spread(h.sponsors(), places)) {
 		if len(i.Peers) < maxInvitePeers {
@@ -79,7 +80,7 @@ func (h *Host) sponsors() []sponsor {
 		if len(addrs) == 0 {
 			continue
 		}
-		c := sponsor{InvitePeer: InvitePeer{Key: key, Addrs: addrStrings(addrs)}, id: id, grade: inviteClaimed, place: addrRange(addrs)}
+		c := sponsor{InvitePeer: InvitePeer{Key: key, Addrs: addrStrings(addrs)}, id: id, grade: inviteClaimed, place: operator(addrs[0])}
 		switch {
 		case relayed:
 			c.grade = inviteRelayed
@@ -117,20 +118,14 @@ func (h *Host) servesTable(id peer.ID) bool {
 // spread orders sponsors: by grade, and within one those of address ranges first that are not there yet.
 func spread(all []sponsor, places map[string]bool) []sponsor {
 	slices.SortStableFunc(all, func(a, b sponsor) int { return cmp.Compare(a.grade, b.grade) })
-	again := make([]bool, len(all))
-	order := make([]int, len(all))
-	for i, c := range all {
-		order[i], again[i] = i, places[c.place]
-		places[c.place] = true
+	for i := range all {
+		all[i].again = places[all[i].place]
+		places[all[i].place] = true
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(all[a].grade, all[b].grade), cmp.Compare(number(again[a]), number(again[b])))
+	slices.SortStableFunc(all, func(a, b sponsor) int {
+		return cmp.Or(cmp.Compare(a.grade, b.grade), cmp.Compare(number(a.again), number(b.again)))
 	})
-	out := make([]sponsor, len(all))
-	for i, j := range order {
-		out[i] = all[j]
-	}
-	return out
+	return all
 }
 
 func number(b bool) int {
@@ -197,16 +192,5 @@ func inviteAddrs(addrs []ma.Multiaddr, lan bool) (picked []ma.Multiaddr, relayed
 	return straight[:min(len(straight), maxInviteAddrs)], false
 }
 
-// addrRange names the network that a peer's first address lies in: its IPv4 /16 or IPv6 /32, which is what one operator
-// has; a name stands for itself.
-func addrRange(addrs []ma.Multiaddr) string {
-	ip, err := manet.ToIP(addrs[0])
-	if err != nil {
-		first, _ := ma.SplitFirst(addrs[0])
-		return first.String()
-	}
-	if v4 := ip.To4(); v4 != nil {
-		return string(v4[:2])
-	}
-	return string(ip[:4])
-}
+// operator names the range that one operator has: an IPv4 /16 or IPv6 /32.
+func operator(m ma.Multiaddr) string { return AddrRange(m.String(), 16, 32) }

@@ -41,8 +41,8 @@ func (o *Options) checkAddrs() []error {
 	}
 	switch {
 	case len(o.NetworkKey) == 0:
-	case len(o.NetworkKey) != networkKeySize:
-		errs = append(errs, fmt.Errorf("network key of %d bytes, want %d", len(o.NetworkKey), networkKeySize))
+	case len(o.NetworkKey) != NetworkKeySize:
+		errs = append(errs, fmt.Errorf("network key of %d bytes, want %d", len(o.NetworkKey), NetworkKeySize))
 	case o.shared():
 		errs = append(errs, errors.New("on a network with a key TCP and WebSocket cannot share a port: want one for each"))
 	}
@@ -232,4 +232,10 @@ func (h *Host) ListenAddresses() []string {
 }
 
 // ListenNotes returns what a person should know about how the host listens, one sentence each; none if all is as asked.
-func (h *Host) ListenNotes() []string { return slices.Clone(h.notes) }
+func (h *Host) ListenNotes() []string {
+	notes := slices.Clone(h.notes)
+	if why := h.deaf.Load(); why != nil {
+		notes = append(notes, *why)
+	}
+	return notes
+}

@@ -2,6 +2,7 @@ package p2p
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -81,8 +82,11 @@ func (n *neighbours) start(addrs []ma.Multiaddr) (stop func()) {
 	if len(addrs) == 0 {
 		return func() {}
 	}
-	s := mdns.NewMdnsService(told{n.h.host, addrs}, mdnsService(n.h.network), n)
+	s := mdns.NewMdnsService(mdnsHost{n.h.host, addrs}, mdnsService(n.h.network), n)
+	n.h.deaf.Store(nil)
 	if err := s.Start(); err != nil {
+		note := fmt.Sprintf("peers on the local network cannot be found by multicast: %v", err)
+		n.h.deaf.Store(&note)
 		n.h.log.Warn("peers on the local network cannot be found by multicast", "err", err)
 	}
 	return func() { _ = s.Close() } // also what was started by half
@@ -113,7 +117,7 @@ func (n *neighbours) HandlePeerFound(found peer.AddrInfo) {
 	addrs := onLink(found.Addrs, prefixes())
 	now := time.Now()
 	switch {
-	case n.h.host.Network().Connectedness(found.ID) == network.Connected:
+	case n.h.Path(key) >= PathPunched: // what a relay leads to is nearer than that
 		return
 	case len(addrs) == 0:
 		n.count("elsewhere")
@@ -133,7 +137,8 @@ func (n *neighbours) HandlePeerFound(found peer.AddrInfo) {
 		return
 	}
 	defer n.h.running.Done()
-	ctx, cancel := context.WithTimeout(n.h.ctx, dialTimeout)
+	// Without force, a connection through a relay would do, and nothing be dialled.
+	ctx, cancel := context.WithTimeout(network.WithForceDirectDial(n.h.ctx, "neighbour"), dialTimeout)
 	defer cancel()
 	if err := n.h.host.Connect(ctx, peer.AddrInfo{ID: found.ID, Addrs: addrs}); err != nil {
 		n.count("failed")
@@ -181,20 +186,20 @@ func prefixes() []netip.Prefix {
 	return out
 }
 
-// told is a host that claims to have no other addresses than these: the library would tell those of loopback and of
+// mdnsHost is a host that claims to have no other addresses than these: the library would tell those of loopback and of
 // container bridges too.
-type told struct {
+type mdnsHost struct {
 	host.Host
 	addrs []ma.Multiaddr
 }
 
 // Network returns the host's network.
-func (t told) Network() network.Network { return toldNetwork{t.Host.Network(), t.addrs} }
+func (h mdnsHost) Network() network.Network { return mdnsNetwork{h.Host.Network(), h.addrs} }
 
-type toldNetwork struct {
+type mdnsNetwork struct {
 	network.Network
 	addrs []ma.Multiaddr
 }
 
 // InterfaceListenAddresses returns the chosen addresses.
-func (t toldNetwork) InterfaceListenAddresses() ([]ma.Multiaddr, error) { return t.addrs, nil }
+func (n mdnsNetwork) InterfaceListenAddresses() ([]ma.Multiaddr, error) { return n.addrs, nil }

@@ -93,6 +93,35 @@ func TestLoopbackTellsNobody(t *testing.T) {
 	}
 }
 
+// TestNoMulticast has a peer say that it cannot look for others, and run all the same.
+func TestNoMulticast(t *testing.T) {
+	l := newLink(t, [2][]string{{"192.168.77.1/24"}, {"192.168.77.2/24"}})
+	l.ip("-n", l.names[0], "link", "set", "eth0", "multicast", "off")
+	if line := l.start(0, "deaf").line(t); !strings.HasPrefix(line, "peers on the local network cannot be found by multicast: ") {
+		t.Errorf("the peer notes %q", line)
+	}
+}
+
+// deaf says what a peer notes about how it listens.
+func deaf() error {
+	h, err := p2p.New(p2p.Options{Key: p2ptest.Key(932), Network: "home", LAN: true, MDNS: true, Listen: []string{"/ip4/0.0.0.0/tcp/0"}})
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for range 250 {
+		if notes := h.ListenNotes(); len(notes) > 0 {
+			fmt.Println(strings.Join(notes, "; "))
+			return nil
+		}
+		<-ticker.C
+	}
+	fmt.Println("nothing")
+	return nil
+}
+
 // multicastSockets counts the UDP sockets of mDNS in this network namespace.
 func multicastSockets() int {
 	n := 0

@@ -9,8 +9,8 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 )
 
-// networkKeySize is the length of a private network's key in bytes.
-const networkKeySize = 32
+// NetworkKeySize is the length of a private network's key in bytes.
+const NetworkKeySize = 32
 
 // ErrNetworkKey means that something answers where a peer should be, but no handshake comes about. On a network with a
 // key that is all that can be seen from outside, and all that who is inside sees of others: each takes the other's bytes

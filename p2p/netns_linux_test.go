@@ -18,7 +18,7 @@ import (
 )
 
 // childrenHere are the roles of children that only Linux has.
-var childrenHere = map[string]func() error{"neighbour": neighbour, "loopback": loopback, "auto": auto}
+var childrenHere = map[string]func() error{"neighbour": neighbour, "loopback": loopback, "auto": auto, "deaf": deaf}
 
 // link is two network namespaces with one cable between them.
 type link struct {

@@ -14,7 +14,7 @@ func (o *Options) libp2p(h *Host) ([]libp2p.Option, error) {
 	if err != nil {
 		return nil, err
 	}
-	options, err := o.Profile.limits(o.Testnet, h.metrics)
+	options, err := o.Profile.limits(o.testnet(), h.metrics)
 	if err != nil {
 		return nil, err
 	}

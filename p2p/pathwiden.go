@@ -18,7 +18,7 @@ const (
 	punchDial   = 5 * time.Second  // of one attempt to punch; the library makes three
 	punchWait   = 8 * time.Second  // for a punch, before a relay that lets bulk data pass is tried
 	punchAgain  = 20 * time.Second // after which a relayed connection has punched all it will
-	openWiden   = 12 * time.Second // that opening a bulk stream may take for all of this
+	bulkWait    = 12 * time.Second // for a path after the relays that let bulk data pass were tried
 	maxRelayed  = 4                // relays of one peer that are looked at
 	relayedIdle = 15 * time.Second // that an idle relayed connection outlives the straight one beside it
 )
@@ -47,7 +47,7 @@ func (h *Host) Widen(ctx context.Context, key attest.Key, addrs []string) (Path,
 		return p, nil
 	}
 	h.viaBulkRelay(ctx, id)
-	if p := h.await(ctx, key, openWiden, PathRelayed); p.Bulk() {
+	if p := h.await(ctx, key, bulkWait, PathRelayed); p.Bulk() {
 		return p, nil
 	}
 	p := h.Path(key)

@@ -17,6 +17,9 @@ import (
 	"github.com/lacuna-network/lacuna/attest"
 )
 
+// openWiden is how long the opening of a bulk stream waits for a path that carries it.
+const openWiden = 12 * time.Second
+
 // ErrProtocol means that a peer was reached but speaks no common version of a protocol.
 var ErrProtocol = errors.New("no common protocol version")
 

@@ -37,6 +37,12 @@ func (h *Host) Reach() Reach {
 	return h.reach.now()
 }
 
+// Hub reports whether this peer serves those who cannot be dialled, which may change with [Host.Reach]: by its profile, or
+// because others can dial it and its owner lets it ([RelayPolicy].Serve). A light peer never does.
+func (h *Host) Hub() bool {
+	return h.profile == Hub || h.profile != Light && h.mayServe && h.Reach().Verdict == market.ReachDirect
+}
+
 // ReachChanged returns a channel that is closed when the verdict changes next.
 func (h *Host) ReachChanged() <-chan struct{} {
 	if h.reach == nil {

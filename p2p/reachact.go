@@ -59,7 +59,7 @@ func (r *reacher) act() {
 	v := r.now()
 	r.h.metrics.verdicts.WithLabelValues(v.Verdict.String()).Inc()
 	r.h.log.Info("reachability", "verdict", v.Verdict, "worked", v.Worked, "failed", v.Failed, "relays", len(v.Relays))
-	if err := r.relays.set(v.Verdict == market.ReachDirect); err != nil {
+	if err := r.relays.set(v.Verdict == market.ReachDirect && r.h.Hub()); err != nil {
 		r.h.log.Warn("relaying for others does not start or stop", "err", err)
 	}
 }
@@ -79,21 +79,14 @@ func (r *reacher) restand(now time.Time) bool {
 	r.mu.Lock()
 	s.relayed, s.verdict = r.live, v.Verdict
 	s.worked, s.failed = set(v.Worked), set(v.Failed)
-	moved := false
 	if now.Sub(r.ifaces) >= ifacesEvery {
-		first := r.ifaces.IsZero()
 		r.ifaces = now
 		s.own, s.hidden = interfaces()
 		ownToo(s.own, r.h.host.Network().ListenAddresses())
-		moved = !first && !maps.Equal(s.own, old.own)
 	}
 	r.mu.Unlock()
 	r.standing.Store(&s)
-	if moved {
-		r.h.log.Info("the addresses of this computer have changed")
-		r.recheck()
-	}
-	return moved || !slices.EqualFunc(s.relayed, old.relayed, ma.Multiaddr.Equal) || s.verdict != old.verdict ||
+	return !maps.Equal(s.own, old.own) || !slices.EqualFunc(s.relayed, old.relayed, ma.Multiaddr.Equal) || s.verdict != old.verdict ||
 		!maps.Equal(s.worked, old.worked) || !maps.Equal(s.failed, old.failed)
 }
 
@@ -116,7 +109,7 @@ func (r *reacher) publish(state network.Reachability, again bool) {
 	if !changed && (!again || state == network.ReachabilityUnknown) {
 		return
 	}
-	r.holder.tell(r.h.ctx, state)
+	r.holder.state(r.h.ctx, state)
 	if err := r.emit.Emit(event.EvtLocalReachabilityChanged{Reachability: state}); err != nil {
 		r.h.log.Warn("reachability cannot be told", "err", err)
 	}

@@ -14,10 +14,10 @@ const (
 	maxFindings  = 8                // kept of one address, newest last
 	findingLife  = time.Hour        // an older finding says nothing about now
 	punchLife    = time.Hour        // of a hole punch as a proof that punching works here
-	askAgain     = 15 * time.Minute // about an address that worked; most routers keep a mapping for longer or for good
-	askFailed    = 5 * time.Minute  // about one that did not
-	askDoubted   = 10 * time.Second // about one that worked and then failed
-	enoughNo     = 3                // failures in a row that end an address, if there are as many peers to ask
+	dialAgain    = 15 * time.Minute // about an address that worked; most routers keep a mapping for longer or for good
+	dialFailed   = 5 * time.Minute  // about one that did not
+	dialDoubted  = 10 * time.Second // about one that worked and then failed
+	enoughNo     = 3                // failures in a row that end an address, if there are as many peers
 	waitFailed   = 25 * time.Second // for a relay, before "all addresses fail" becomes "unreachable"
 	waitAny      = 45 * time.Second // for anything at all
 	maxWitnesses = 8
@@ -58,7 +58,7 @@ func (r record) worked(now time.Time) bool {
 // failed reports whether the address is known not to work.
 func (r record) failed(now time.Time) bool { return len(r.fresh(now)) > 0 && !r.worked(now) }
 
-// due returns when the address should be asked about next, if there are so many peers to ask.
+// due returns when the address should be dialled next, if there are so many peers to do it.
 func (r record) due(now time.Time, servers int) time.Time {
 	r = r.fresh(now)
 	n := len(r)
@@ -66,13 +66,13 @@ func (r record) due(now time.Time, servers int) time.Time {
 	case n == 0:
 		return now
 	case r[n-1].ok:
-		return r[n-1].at.Add(askAgain)
+		return r[n-1].at.Add(dialAgain)
 	case r.worked(now):
-		return r[n-1].at.Add(askDoubted)
+		return r[n-1].at.Add(dialDoubted)
 	case n < min(enoughNo, servers):
 		return now
 	}
-	return r[n-1].at.Add(askFailed)
+	return r[n-1].at.Add(dialFailed)
 }
 
 // evidence is all that the verdict depends on.
@@ -80,12 +80,12 @@ type evidence struct {
 	forced    market.Reach      // taken for granted, if not unknown
 	lan       bool              // private addresses count
 	records   map[string]record // by own address
-	own       []string          // own addresses that others are asked about, in order
+	own       []string          // own addresses that others are to dial, in order
 	inbound   finding           // LAN only: the newest connection from a peer that was not dialled first
 	punched   finding           // the newest hole punch that succeeded
 	relays    []attest.Key      // peers that hold a reservation
-	met       time.Time         // first connection since the last recheck; zero = nobody to ask
-	nobodyOwn bool              // there is no address to ask about, and there never will be: this peer does not listen
+	met       time.Time         // first connection since the last recheck; zero = nobody to dial
+	nobodyOwn bool              // there is no address to dial, and there never will be: this peer does not listen
 }
 
 // judge returns what follows from the evidence. Since and the wires are left to the caller.
@@ -130,7 +130,7 @@ func judge(e evidence, now time.Time) Reach {
 		r.Verdict = market.ReachNone
 		r.Witnesses, r.CheckedAt = witnesses(no)
 		if r.CheckedAt.IsZero() {
-			r.CheckedAt = now // nobody could be asked; that it took too long is found now
+			r.CheckedAt = now // nobody could try; that it took too long is found now
 		}
 	}
 	return r

@@ -15,7 +15,6 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/host/eventbus"
 	"github.com/libp2p/go-libp2p/p2p/protocol/autonatv2"
 	ma "github.com/multiformats/go-multiaddr"
-	manet "github.com/multiformats/go-multiaddr/net"
 
 	"github.com/lacuna-network/lacuna/market"
 )
@@ -25,7 +24,6 @@ const (
 	reachSoon    = 300 * time.Millisecond // after something has happened; more may follow
 	relayAfter   = 5 * time.Second        // after the first connection without a success, before relays are looked for
 	keepVerdict  = time.Minute            // after a recheck, while there is no new one
-	sleepGap     = time.Minute            // of the wall clock between two looks: the computer was asleep
 	ifacesEvery  = 10 * time.Second       // between two looks at the interfaces
 	reachChannel = 256                    // events that may wait
 )
@@ -33,18 +31,18 @@ const (
 // reacher finds out whether others can reach this peer, and acts on it: it picks the addresses that are told, and tells
 // the library, which starts and stops looking for relays and serving the DHT by it.
 type reacher struct {
-	h        *Host
-	lan      bool
-	asker    *asker // nil where the verdict is taken for granted
-	server   *autonatv2.AutoNAT
-	relays   *relayService
-	holder   *relayHolder
-	done     chan struct{} // closed when watch's goroutine has ended
-	seen     *sightings
-	emit     event.Emitter
-	sub      event.Subscription
-	wake     chan struct{}
-	standing atomic.Pointer[standing]
+	h         *Host
+	lan       bool
+	dialBacks *dialBacks // nil where the verdict is taken for granted
+	server    *autonatv2.AutoNAT
+	relays    *relayService
+	holder    *relayHolder
+	done      chan struct{} // closed when watch's goroutine has ended
+	seen      *sightings
+	emit      event.Emitter
+	sub       event.Subscription
+	wake      chan struct{}
+	standing  atomic.Pointer[standing]
 
 	mu      sync.Mutex
 	ev      evidence
@@ -53,7 +51,7 @@ type reacher struct {
 	current Reach
 	change  chan struct{}
 	keep    time.Time            // until then an unknown verdict does not replace a known one
-	asking  map[string]peer.ID   // address → who is being asked
+	dialing map[string]peer.ID   // address → who is to dial it
 	silent  map[string]time.Time // address and peer → not before
 	udp     Wire
 	tcp     Wire
@@ -66,10 +64,10 @@ type reacher struct {
 func newReacher(o *Options) *reacher {
 	r := &reacher{
 		lan: o.LAN, seen: &sightings{}, wake: make(chan struct{}, 1), change: make(chan struct{}),
-		asking: make(map[string]peer.ID), silent: make(map[string]time.Time), looked: make(map[kind]time.Time),
+		dialing: make(map[string]peer.ID), silent: make(map[string]time.Time), looked: make(map[kind]time.Time),
 		ev: evidence{forced: o.Reach, lan: o.LAN, records: make(map[string]record)},
 	}
-	s := standing{everything: o.Testnet, lan: o.LAN, fixed: parseAll(o.Announce), verdict: o.Reach}
+	s := standing{everything: o.testnet(), lan: o.LAN, fixed: parseAll(o.Announce), verdict: o.Reach}
 	s.own, s.hidden = interfaces()
 	ownToo(s.own, parseAll(o.Listen))
 	r.standing.Store(&s)
@@ -94,7 +92,7 @@ func (r *reacher) start(h *Host, o *Options) error {
 		return fmt.Errorf("watch reachability: %w", err)
 	}
 	if o.Reach == market.ReachUnknown {
-		if r.asker, r.server, err = serveAutoNAT(h.host, o); err != nil {
+		if r.dialBacks, r.server, err = serveAutoNAT(h.host, o); err != nil {
 			return errors.Join(sub.Close(), fmt.Errorf("serve autonat: %w", err))
 		}
 	}
@@ -143,7 +141,6 @@ func (r *reacher) close() {
 func (r *reacher) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	wall := time.Now().Round(0) // without the monotonic part, which stands still while the computer sleeps
 	for soon := true; ; {
 		select {
 		case <-ctx.Done():
@@ -161,12 +158,7 @@ func (r *reacher) run(ctx context.Context) {
 			}
 		case <-timer.C:
 			soon = false
-			now := time.Now()
-			if now.Round(0).Sub(wall) > sleepGap {
-				r.recheck()
-			}
-			wall = now.Round(0)
-			r.look(now)
+			r.look(time.Now())
 			timer.Reset(reachEvery)
 		}
 	}
@@ -212,6 +204,7 @@ func (r *reacher) recheck() {
 	r.ev = evidence{forced: r.ev.forced, lan: r.ev.lan, records: make(map[string]record)}
 	r.udp, r.tcp = "", ""
 	r.keep = time.Now().Add(keepVerdict)
+	r.ifaces = time.Time{}
 	clear(r.silent)
 	clear(r.looked)
 	r.mu.Unlock()
@@ -229,7 +222,7 @@ func (r *reacher) look(now time.Time) {
 	verdict.UDP, verdict.TCP = r.udp, r.tcp
 	moved, other := r.adopt(verdict, now)
 	state := r.state(now)
-	asks := r.questions(now, own, servers)
+	due := r.dueDialBacks(now, own, servers)
 	r.mu.Unlock()
 	told := r.restand(now)
 	if other {
@@ -239,72 +232,9 @@ func (r *reacher) look(now time.Time) {
 		r.act()
 	}
 	r.publish(state, told)
-	for _, q := range asks {
-		r.askOne(q)
+	for _, b := range due {
+		r.haveDialled(b)
 	}
 	r.lookOuts(now, conns)
 	r.h.trimRelayed(conns, now)
-}
-
-// gather updates the evidence from what can be seen now. The lock is held.
-func (r *reacher) gather(now time.Time, conns []network.Conn, own []ma.Multiaddr) {
-	if r.ev.met.IsZero() && len(conns) > 0 {
-		r.ev.met = now
-	}
-	r.ev.own = addrStrings(own)
-	r.ev.nobodyOwn = len(r.h.host.Network().ListenAddresses()) == 0
-	for a := range r.ev.records {
-		if !slices.Contains(r.ev.own, a) {
-			delete(r.ev.records, a)
-		}
-	}
-	// While this peer is direct the library looks after no relay, so that what it last said may be long out of date.
-	r.live = slices.DeleteFunc(slices.Clone(r.circuit), func(m ma.Multiaddr) bool {
-		id, ok := relayOf(m)
-		return !ok || r.h.host.Network().Connectedness(id) != network.Connected
-	})
-	r.ev.relays = r.ev.relays[:0]
-	for _, id := range relaysOf(r.live) {
-		if key, err := KeyOf(id); err == nil {
-			r.ev.relays = append(r.ev.relays, key)
-		}
-	}
-	udp, tcp := wireOf(conns)
-	if udp {
-		r.udp = WireOpen
-	}
-	if tcp {
-		r.tcp = WireOpen
-	}
-	if !r.lan || r.ev.forced != market.ReachUnknown {
-		return
-	}
-	for _, c := range conns {
-		m := c.RemoteMultiaddr()
-		if c.Stat().Direction != network.DirInbound || circuit(m) || manet.IsIPLoopback(m) || r.h.paths.punched(c) {
-			continue
-		}
-		first := slices.ContainsFunc(r.h.host.Network().ConnsToPeer(c.RemotePeer()), func(o network.Conn) bool {
-			return o.Stat().Direction == network.DirOutbound
-		})
-		if key, err := KeyOf(c.RemotePeer()); err == nil && !first {
-			r.ev.inbound = finding{by: key, at: now, ok: true}
-			return
-		}
-	}
-}
-
-func (r *reacher) now() Reach {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	v := r.current
-	v.Witnesses, v.Relays = slices.Clone(v.Witnesses), slices.Clone(v.Relays)
-	v.Worked, v.Failed = slices.Clone(v.Worked), slices.Clone(v.Failed)
-	return v
-}
-
-func (r *reacher) changed() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.change
 }

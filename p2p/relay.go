@@ -19,8 +19,8 @@ import (
 
 // RelayPolicy is what a directly reachable peer relays for those who are not. The zero value relays nothing.
 type RelayPolicy struct {
-	Serve      bool          // relay signalling for others
-	PerDay     uint64        // bytes relayed in 24 h, all circuits and both directions together; 0 = 1 GB
+	Serve      bool          // the owner lets this peer become a hub, see [Host.Hub]
+	PerDay     uint64        // bytes relayed in 24 h, all circuits and both directions together; 0 = 1 GB, with Bulk 100 GB
 	Bulk       bool          // let job data, logs and tunnels pass too
 	BulkData   uint64        // bytes of one circuit in each direction, with Bulk; 0 = 10 GB
 	BulkTime   time.Duration // life of one circuit, with Bulk; 0 = 24 h
@@ -39,6 +39,7 @@ const (
 	relayPerASN    = 1024
 	relayBuffer    = 4 << 10 // bytes, two of them a circuit
 	relayDay       = 1 << 30
+	relayBulkDay   = 100 << 30
 	relayBulkData  = 10 << 30
 	relayBulkTime  = 24 * time.Hour
 	relayBulkSpeed = 10 << 20
@@ -86,6 +87,7 @@ func newRelayService(ctx context.Context, h host.Host, o *Options, m *metrics) *
 		day: budget{perDay: cmp.Or(o.Relay.PerDay, relayDay)}, open: make(map[*relayed]bool),
 	}
 	if o.Relay.Bulk {
+		r.day.perDay = cmp.Or(o.Relay.PerDay, relayBulkDay)
 		r.speed = rate.NewLimiter(rate.Limit(cmp.Or(o.Relay.BulkPerSec, relayBulkSpeed)), relayBurst)
 	}
 	return r

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/market/auction"
 	"github.com/lacuna-network/lacuna/node/renter"
 )
 
@@ -189,6 +190,9 @@ func (t *course) end(j renter.Job) error {
 
 // whyNobody sums up offers that could not win and declines, the commonest reason first.
 func (t *course) whyNobody(j renter.Job) string {
+	if j.Reason == auction.RelayLimited {
+		return j.Detail // somebody would have taken it: the offers that could not win are not the reason
+	}
 	reasons := map[string]int{}
 	for _, o := range t.offers {
 		if o.Excluded != "" {

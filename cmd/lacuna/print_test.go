@@ -137,7 +137,7 @@ func TestTerminalHead(t *testing.T) {
 func TestPrintStatus(t *testing.T) {
 	full := `{"peer":"` + key(1).String() + `","network":"testnet","role":"provider","version":"0.1.0","pid":4711,"home":"/home/ada/.local/share/lacuna",
 		"uptime_ms":7260000,"addrs":["/ip4/192.0.2.1/tcp/4711","/ip4/192.0.2.1/udp/4711/quic-v1"],
-		"peers":[{"peer":"` + key(2).String() + `","addr":"/ip4/192.0.2.2/tcp/4711","path":"direct","latency_ms":12},{"peer":"` + key(3).String() + `","addr":"/ip4/192.0.2.3/tcp/4711","path":"limited","latency_ms":null}],
+		"peers":[{"peer":"` + key(2).String() + `","addr":"/ip4/192.0.2.2/tcp/4711","path":"direct","latency_ms":12},{"peer":"` + key(3).String() + `","addr":"/ip4/192.0.2.3/tcp/4711","path":"limited","latency_ms":null,"trouble":"open hello: no common protocol version: D3KooWAA speaks hello/1 and is too old, this peer speaks 2"}],
 		"reachability":{"verdict":"direct","checked_at":"2026-11-30T11:59:20Z","by":["` + key(2).String() + `","` + key(3).String() + `"],
 		"addrs_worked":["/ip4/192.0.2.1/tcp/4711","/ip4/192.0.2.1/udp/4711/quic-v1"]},
 		"clock":{"skew_ms":7100,"peers":9},"twin":{"addr":"/ip4/192.0.2.77/tcp/4711","seen_at":"2026-11-30T11:59:50Z"},

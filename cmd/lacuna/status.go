@@ -54,6 +54,11 @@ func (c *cli) printStatus(st api.Status) error {
 			t.field("note", n)
 		}
 		t.field("peers", c.peerLine(st))
+		for _, p := range st.Peers {
+			if p.Trouble != nil {
+				t.field("trouble", c.peer(p.Peer)+": "+*p.Trouble)
+			}
+		}
 		if w := clockWarning(st.Clock); w != "" {
 			t.field("clock", w)
 		}

@@ -65,9 +65,9 @@ func area(p market.Place) []disc {
 	return m[p.Continent]
 }
 
-// Apart returns the least distance between two places as the crow flies, in whole kilometres, rounded down: 0 if they
+// apart returns the least distance between two places as the crow flies, in whole kilometres, rounded down: 0 if they
 // may be neighbours, or if nothing is known of one. Cities count as anywhere in their country.
-func Apart(a, b market.Place) int {
+func apart(a, b market.Place) int {
 	from, to := area(a), area(b)
 	if len(from) == 0 || len(to) == 0 {
 		return 0

@@ -1,7 +1,7 @@
 // Package distance judges where a peer says it is by how fast it answers.
 //
 // Light in fibre makes 200 km in a millisecond, so whoever answers within a millisecond is at most 100 km away, along
-// whatever cable. [Apart] knows the least distance between two places, [LeastRTT] the round trip that it takes, and
+// whatever cable. It knows the least distance between two places, [LeastRTT] the round trip that it takes, and
 // [Judge] holds a claim against round trips from several observers. A place is an area here: a country is a few circles
 // that cover more than all of it, and a city is anywhere in its country. So a true claim is never called impossible;
 // a false one often is not either, and nothing proves a claim.
@@ -19,15 +19,15 @@ import (
 	"github.com/lacuna-network/lacuna/market"
 )
 
-// KmPerMs is the distance that one millisecond of round trip covers at most: half of what light in fibre makes.
-const KmPerMs = 100
+// kmPerMs is the distance that one millisecond of round trip covers at most: half of what light in fibre makes.
+const kmPerMs = 100
 
-// Voices is how many other observers must contradict a claim, from as many address ranges.
-const Voices = 3
+// minVoices is how many other observers must contradict a claim, from as many address ranges.
+const minVoices = 3
 
 // LeastRTT returns the round trip that light needs between two places; 0 if they may be neighbours.
 func LeastRTT(a, b market.Place) time.Duration {
-	return time.Duration(Apart(a, b)) * time.Millisecond / KmPerMs
+	return time.Duration(apart(a, b)) * time.Millisecond / kmPerMs
 }
 
 // Sighting is one round trip to the peer whose claim is judged.
@@ -64,7 +64,7 @@ func millis(d time.Duration) string {
 }
 
 // Judge reports whether a claim is impossible. One own sighting is enough for that. What others say counts only if
-// [Voices] of them in different address ranges say the same, at least one of them trusted: then taking away any one of
+// minVoices of them in different address ranges say the same, at least one of them trusted: then taking away any one of
 // them, who may lie about the round trip or about its own place, leaves two.
 func Judge(claim market.Place, sightings []Sighting) Verdict {
 	var own, other Verdict
@@ -85,14 +85,14 @@ func Judge(claim market.Place, sightings []Sighting) Verdict {
 			trusted = trusted || s.Trusted
 		}
 		if !best.Impossible || least-s.RTT > best.LeastRTT-best.By.RTT {
-			*best = Verdict{Impossible: true, Claim: claim, By: s, Apart: Apart(s.Place, claim), LeastRTT: least}
+			*best = Verdict{Impossible: true, Claim: claim, By: s, Apart: apart(s.Place, claim), LeastRTT: least}
 		}
 	}
 	own.Voices, other.Voices = len(ranges), len(ranges)
 	switch {
 	case own.Impossible:
 		return own
-	case other.Impossible && trusted && len(ranges) >= Voices:
+	case other.Impossible && trusted && len(ranges) >= minVoices:
 		return other
 	}
 	return Verdict{Claim: claim}

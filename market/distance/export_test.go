@@ -1,6 +1,16 @@
 package distance
 
-import "math"
+import (
+	"math"
+
+	"github.com/lacuna-network/lacuna/market"
+)
+
+// KmPerMs is what a millisecond of round trip covers at most.
+const KmPerMs = kmPerMs
+
+// Apart returns the least distance between two places.
+func Apart(a, b market.Place) int { return apart(a, b) }
 
 // Countries returns the codes of the table.
 func Countries() []string {

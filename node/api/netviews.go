@@ -16,6 +16,7 @@ type PeerView struct {
 	LatencyMS     *float64   `json:"latency_ms"`      // round trip; null = not measured yet
 	Agent         *string    `json:"agent"`           // its software; null = not told
 	ClockOffsetMS *int64     `json:"clock_offset_ms"` // its clock ahead of this peer's; null = not known
+	Trouble       *string    `json:"trouble"`         // why it is not understood, such as which side is too old; null = it is
 }
 
 // Reachability is whether others can dial the peer, as they found.

@@ -9,23 +9,20 @@ import (
 	"strings"
 
 	"github.com/lacuna-network/lacuna/attest"
+	"github.com/lacuna-network/lacuna/p2p"
 )
-
-// ListenAuto in network.listen stands for port 4711, or the next one that is free, on all transports and families. It
-// stands there alone.
-const ListenAuto = "auto"
 
 // listen is the key of addresses to listen on.
 func listen(name, def, comment string, p *[]string) key {
 	k := texts(name, def, comment, p, func(s string) error {
-		if s == ListenAuto {
+		if s == p2p.ListenAuto {
 			return nil
 		}
 		return checkAddr(s)
 	})
 	set := k.set
 	k.set = func(list []string) error {
-		if len(list) > 1 && slices.Contains(list, ListenAuto) {
+		if len(list) > 1 && slices.Contains(list, p2p.ListenAuto) {
 			return errors.New("auto stands for all addresses: want it alone, or addresses without it")
 		}
 		return set(list)

@@ -52,7 +52,7 @@ type Identity struct {
 // Network says where the peer is on the network.
 type Network struct {
 	Name      string   // 1 to 32 of a-z, 0-9 and -
-	Listen    []string // multiaddrs; or [ListenAuto] alone
+	Listen    []string // multiaddrs; or [p2p.ListenAuto] alone
 	Announce  []string // multiaddrs to tell others; empty = the own ones
 	Bootstrap []string // invites, or multiaddrs that end in /p2p/PEER
 	Profile   string   // hub, provider, light, testnet or "" = by what the peer does
@@ -64,8 +64,8 @@ type Network struct {
 	TLSKey  string // its private key; "" = none
 	TLSCA   string // certificates to trust beside the system's when WSS is dialled; "" = none
 
-	Hub             bool          // relay signalling for others once they can dial this peer
-	RelayPerDay     uint64        // bytes relayed in 24 h, all connections together, with RelayBulk too
+	Hub             bool          // serve others as a hub once they can dial this peer
+	RelayPerDay     uint64        // bytes relayed in 24 h, signalling and job data of all connections together
 	RelayBulk       bool          // let job data, logs and tunnels of others pass
 	RelayBulkData   uint64        // bytes of one relayed connection each way, with RelayBulk
 	RelayBulkTime   time.Duration // life of one relayed connection, with RelayBulk
@@ -180,6 +180,9 @@ func Load(home string, env func(string) string, overrides map[string]string) (Co
 		}
 	}
 	c.settle()
+	if c.Network.Profile == "hub" && !c.Network.Hub {
+		errs = append(errs, errors.New("network.hub: no, but network.profile: hub; want one or the other"))
+	}
 	return c, errors.Join(errs...)
 }
 

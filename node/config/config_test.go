@@ -13,6 +13,7 @@ import (
 
 	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/node/config"
+	"github.com/lacuna-network/lacuna/p2p"
 )
 
 const peer = "12D3KooWEyoppNCUx8Yx66oV9fJnriXwCcXwDDUA2kj6vnc6iDEp"
@@ -112,6 +113,7 @@ func TestFaultsNameLineAndWish(t *testing.T) {
 		{"lan", "network:\n  lan: true\n", []string{"network.lan: ", "want one of auto, yes, no"}},
 		{"mdns", "network:\n  mdns: yes\n", []string{"network.mdns: ", "want one of auto, on, off"}},
 		{"hub", "network:\n  hub: yes\n", []string{"network.hub: ", "want one of auto, no"}},
+		{"hub and no hub", "network:\n  profile: hub\n  hub: no\n", []string{"network.hub: no, but network.profile: hub"}},
 		{"relay without a unit", "network:\n  relay_per_day: 5\n", []string{"network.relay_per_day: ", "no unit"}},
 		{"relay time", "network:\n  relay_bulk_time: 1s\n", []string{"network.relay_bulk_time: ", "want 1m to"}},
 		{"relay rate", "network:\n  relay_bulk_rate: 1kB\n", []string{"network.relay_bulk_rate: ", "at least 10kB"}},
@@ -241,9 +243,12 @@ func TestNetworkKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := c.Network
-	if !slices.Equal(n.Listen, []string{config.ListenAuto}) || !n.Hub || n.RelayBulk || n.RelayPerDay != 1e9 || n.RelayBulkData != 10e9 ||
+	if !slices.Equal(n.Listen, []string{p2p.ListenAuto}) || !n.Hub || n.RelayBulk || n.RelayPerDay != 1e9 || n.RelayBulkData != 10e9 ||
 		n.RelayBulkTime != 24*time.Hour || n.RelayBulkPerSec != 10e6 || n.KeyFile+n.TLSCert+n.TLSKey+n.TLSCA != "" {
 		t.Errorf("defaults are %+v", n)
+	}
+	if c, err = config.Load(home(t, "network: {relay_bulk: true}"), none, nil); err != nil || c.Network.RelayPerDay != 100e9 {
+		t.Errorf("with relay_bulk %d bytes a day are relayed, %v; want 100 GB", c.Network.RelayPerDay, err)
 	}
 	const file = `network:
   listen: [/ip4/0.0.0.0/tcp/443/tls/ws, /ip6/::/tcp/443/wss, /dns4/hub.example.org/tcp/80/ws, /dns6/hub.example.org/tcp/443/tls/sni/hub.example.org/ws]

@@ -56,8 +56,8 @@ func (c *Config) keys() []key {
 		text("network.tls_cert", "", "file with the certificate chain of WSS addresses in network.listen, PEM; read again when it changes", &n.TLSCert, noCheck),
 		text("network.tls_key", "", "file with the private key of network.tls_cert, PEM", &n.TLSKey, noCheck),
 		text("network.tls_ca", "", "file with certificates to trust beside the system's when WSS is dialled, PEM", &n.TLSCA, noCheck),
-		text("network.hub", "auto", "relay signalling for peers that cannot be dialled: auto: once others can dial this one; or no", &n.hub, oneOf("auto", "no")),
-		value("network.relay_per_day", "1GB", "most that is relayed for others in 24 hours, all connections together, with network.relay_bulk too", &n.RelayPerDay, parseMemory, formatSize),
+		text("network.hub", "auto", "serve peers that cannot be dialled, as a hub: auto: once others can dial this one, unless it only rents; or no", &n.hub, oneOf("auto", "no")),
+		value("network.relay_per_day", "auto", "most that is relayed for others in 24 hours, signalling and job data of all connections together; auto: 1GB, with network.relay_bulk 100GB", &n.RelayPerDay, parseRelayed, formatSize),
 		value("network.relay_bulk", "false", "let job data, logs and tunnels of others pass through this peer too", &n.RelayBulk, parseBool, strconv.FormatBool),
 		value("network.relay_bulk_data", "10GB", "most that one relayed connection may carry each way, with network.relay_bulk", &n.RelayBulkData, parseMemory, formatSize),
 		value("network.relay_bulk_time", "24h", "longest that one relayed connection may last, with network.relay_bulk", &n.RelayBulkTime, between(time.Minute, 30*24*time.Hour), strictyaml.FormatDuration),
@@ -103,6 +103,12 @@ func (c *Config) settle() {
 		c.Provide.TrialDevices = limits.TrialDevices
 	}
 	n := &c.Network
+	if n.RelayPerDay == 0 {
+		n.RelayPerDay = relayPerDay
+		if n.RelayBulk {
+			n.RelayPerDay = relayBulkPerDay
+		}
+	}
 	if n.Profile == "auto" {
 		n.Profile = ""
 	}
@@ -114,6 +120,12 @@ func (c *Config) settle() {
 	}
 	n.LAN, n.MDNS, n.Hub = n.lan == "yes", n.mdns == "on", n.hub == "auto"
 }
+
+// What is relayed in a day where nobody set it. A tenth of the second is one connection's job data.
+const (
+	relayPerDay     = 1_000_000_000
+	relayBulkPerDay = 100_000_000_000
+)
 
 // mainNetwork is the public network, where a private address belongs to a stranger.
 const mainNetwork = "main"
@@ -274,6 +286,14 @@ func parseMemory(s string) (uint64, error) {
 		err = fmt.Errorf("%q: want at least 1MiB", s)
 	}
 	return n, err
+}
+
+// parseRelayed reads a size; auto is 0 until settle.
+func parseRelayed(s string) (uint64, error) {
+	if s == "auto" {
+		return 0, nil
+	}
+	return parseMemory(s)
 }
 
 func parseRate(s string) (uint64, error) {

@@ -124,7 +124,7 @@ func Run(ctx context.Context, o Options, fix bool) []Finding {
 	if !fix {
 		return Judge(f)
 	}
-	done := Fix(o, &f)
+	done := mend(o, &f)
 	again := Gather(ctx, o)
 	again.Store = f.Store
 	findings := Judge(again)

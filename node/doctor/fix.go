@@ -8,10 +8,10 @@ import (
 	"github.com/lacuna-network/lacuna/node/store"
 )
 
-// Fix mends what can be mended without harm: it makes the home, takes away what others may do with it and with the
+// mend mends what can be mended without harm: it makes the home, takes away what others may do with it and with the
 // secrets in it, and, while no daemon runs, opens the store, which repairs what a crash left half written. It returns
 // what it did, by check, and what it found out on the way.
-func Fix(o Options, f *Facts) (done map[string]string) {
+func mend(o Options, f *Facts) (done map[string]string) {
 	done = map[string]string{}
 	if f.Home.Err != "" {
 		return done

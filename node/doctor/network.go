@@ -8,6 +8,7 @@ import (
 
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/market"
+	"github.com/lacuna-network/lacuna/node/peers"
 	"github.com/lacuna-network/lacuna/p2p"
 	"github.com/lacuna-network/lacuna/p2p/hello"
 )
@@ -128,7 +129,7 @@ func judgePeers(f Facts) (Finding, bool) {
 		}
 	}
 	seen := fmt.Sprintf("connected to %d, %d of them dialled straight", n, straight)
-	if straight == 0 && n < 4 {
+	if straight == 0 && n < peers.WantPeers {
 		return see(check, Note, seen, "few peers that others can dial: the network may fall apart when they leave", "join through one more: lacuna join INVITE")
 	}
 	return see(check, OK, seen, "", "")
@@ -170,9 +171,9 @@ func judgeReach(f Facts) (Finding, bool) {
 	return see(check, Note, "not known", "no connected peer can be dialled itself, and only such peers can try", "join through a hub or any peer with an open port: lacuna join INVITE")
 }
 
-func by(peers []attest.Key) string {
+func by(found []attest.Key) string {
 	var names []string
-	for _, k := range peers {
+	for _, k := range found {
 		names = append(names, "…"+k.Short())
 	}
 	if len(names) == 0 {

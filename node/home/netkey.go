@@ -10,19 +10,17 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/lacuna-network/lacuna/p2p"
 )
 
 // DefaultNetworkKey is the usual name of a network key's file in the home.
 const DefaultNetworkKey = "network.key"
 
-// NetworkKeySize is the length of the key of a private network in bytes.
-const NetworkKeySize = 32
-
 var (
 	// ErrNetworkKeyExists means that a file holds the key of another network already.
 	ErrNetworkKeyExists = errors.New("there is another network key already")
-	// ErrNetworkKeyFormat means that a file holds no network key.
-	ErrNetworkKeyFormat = errors.New("not a network key: want 64 hexadecimal digits on one line")
+	errNetworkKeyFormat = errors.New("not a network key: want 64 hexadecimal digits on one line")
 )
 
 // File returns a path as the config means it: in the home unless it is absolute; "" stays "".
@@ -33,7 +31,7 @@ func (h Home) File(path string) string {
 	return h.path(path)
 }
 
-// NetworkKey reads the key of a private network, [NetworkKeySize] bytes, from a file (as for [Home.File]). The file is
+// NetworkKey reads the key of a private network, [p2p.NetworkKeySize] bytes, from a file (as for [Home.File]). The file is
 // one line of 64 hexadecimal digits; one that others than its owner may read is refused, for whoever has the key is in.
 func (h Home) NetworkKey(file string) ([]byte, error) {
 	p := h.File(file)
@@ -51,7 +49,7 @@ func (h Home) NetworkKey(file string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read network key: %w", explain(p, err))
 	}
-	key, err := ParseNetworkKey(data)
+	key, err := parseNetworkKey(data)
 	if err != nil {
 		return nil, fmt.Errorf("read network key: %s: %w", p, err)
 	}
@@ -61,7 +59,7 @@ func (h Home) NetworkKey(file string) ([]byte, error) {
 // MakeNetworkKey makes a key for a new private network and keeps it in a file, mode 0600. A file that is there is an
 // error that wraps [ErrNetworkKeyExists]: its network would lose this peer. The home must exist.
 func (h Home) MakeNetworkKey(file string) ([]byte, error) {
-	key := make([]byte, NetworkKeySize)
+	key := make([]byte, p2p.NetworkKeySize)
 	if _, err := rand.Read(key); err != nil {
 		return nil, fmt.Errorf("make network key: %w", err)
 	}
@@ -74,8 +72,8 @@ func (h Home) MakeNetworkKey(file string) ([]byte, error) {
 // KeepNetworkKey writes the key of a network, as an invite brings it, to a file, mode 0600. It does nothing if the file
 // holds that key, and returns an error that wraps [ErrNetworkKeyExists] if it holds anything else.
 func (h Home) KeepNetworkKey(file string, key []byte) error {
-	if len(key) != NetworkKeySize {
-		return fmt.Errorf("keep network key: %d bytes, want %d", len(key), NetworkKeySize)
+	if len(key) != p2p.NetworkKeySize {
+		return fmt.Errorf("keep network key: %d bytes, want %d", len(key), p2p.NetworkKeySize)
 	}
 	p := h.File(file)
 	switch _, err := os.Lstat(p); {
@@ -93,15 +91,15 @@ func (h Home) KeepNetworkKey(file string, key []byte) error {
 	return nil
 }
 
-// ParseNetworkKey reads the bytes of a network key's file. Errors wrap [ErrNetworkKeyFormat].
-func ParseNetworkKey(data []byte) ([]byte, error) {
+// parseNetworkKey reads the bytes of a network key's file. Errors wrap errNetworkKeyFormat.
+func parseNetworkKey(data []byte) ([]byte, error) {
 	text := bytes.TrimSpace(data)
-	key := make([]byte, NetworkKeySize)
-	if len(text) != hex.EncodedLen(NetworkKeySize) {
-		return nil, ErrNetworkKeyFormat
+	key := make([]byte, p2p.NetworkKeySize)
+	if len(text) != hex.EncodedLen(p2p.NetworkKeySize) {
+		return nil, errNetworkKeyFormat
 	}
 	if _, err := hex.Decode(key, text); err != nil {
-		return nil, ErrNetworkKeyFormat
+		return nil, errNetworkKeyFormat
 	}
 	return key, nil
 }

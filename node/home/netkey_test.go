@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"github.com/lacuna-network/lacuna/node/home"
+	"github.com/lacuna-network/lacuna/p2p"
 )
 
 func TestNetworkKeyIsMadeKeptAndRead(t *testing.T) {
 	h := fresh(t)
 	made, err := h.MakeNetworkKey(home.DefaultNetworkKey)
-	if err != nil || len(made) != home.NetworkKeySize {
+	if err != nil || len(made) != p2p.NetworkKeySize {
 		t.Fatalf("MakeNetworkKey = %d bytes, %v", len(made), err)
 	}
 	read, err := h.NetworkKey(home.DefaultNetworkKey)
@@ -84,7 +85,7 @@ func FuzzParseNetworkKey(f *testing.F) {
 	f.Add([]byte("0"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		key, err := home.ParseNetworkKey(data)
-		if (err == nil) != (len(key) == home.NetworkKeySize) || err != nil && !errors.Is(err, home.ErrNetworkKeyFormat) {
+		if (err == nil) != (len(key) == p2p.NetworkKeySize) || err != nil && !errors.Is(err, home.ErrNetworkKeyFormat) {
 			t.Errorf("ParseNetworkKey(%q) = %x, %v", data, key, err)
 		}
 	})

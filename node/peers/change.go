@@ -2,8 +2,6 @@ package peers
 
 import (
 	"log/slog"
-	"net"
-	"net/netip"
 	"time"
 )
 
@@ -51,22 +49,4 @@ func (w *watcher) look(now time.Time) string {
 	}
 	w.last, w.known = addrs, true
 	return why
-}
-
-// interfaceAddrs returns the addresses that lead off this computer: not those of loopback, nor link-local ones, which
-// come and go with each container.
-func interfaceAddrs() ([]string, error) {
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, a := range all {
-		p, err := netip.ParsePrefix(a.String())
-		if err != nil || p.Addr().IsLoopback() || p.Addr().IsLinkLocalUnicast() {
-			continue
-		}
-		out = append(out, p.Addr().String())
-	}
-	return out, nil
 }

@@ -3,7 +3,7 @@
 // A [Keeper] holds a few connections open, some of them to peers that can be dialled straight, since those lead to all
 // others. It knows peers from the config, from the last run, and from what connected peers tell. Who cannot be reached
 // is tried again for ever, at growing intervals of its own (book.go). When the computer has slept or its network has
-// changed (change.go), it proves what connections are left, forgets all intervals, and dials at once.
+// changed (change.go; nobody else looks for that), it proves what connections are left, forgets all intervals, and dials at once.
 //
 // It dials; it does not decide what is said on a connection. It is used by node; a Keeper is safe for concurrent use.
 package peers
@@ -24,8 +24,9 @@ import (
 	"github.com/lacuna-network/lacuna/p2p"
 )
 
+// What a peer wants to be connected to.
 const (
-	wantPeers    = 4 // connections; with fewer, known peers are dialled
+	WantPeers    = 4 // connections; with fewer, known peers are dialled
 	wantStraight = 2 // of them to peers that this one has dialled straight: hubs, and what could be one
 
 	dialsAtOnce   = 8                // of one round
@@ -76,7 +77,7 @@ func New(o Options) (*Keeper, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Addrs == nil {
-		o.Addrs = interfaceAddrs
+		o.Addrs = p2p.ComputerAddrs
 	}
 	if o.Jitter == nil {
 		o.Jitter = func(d time.Duration) time.Duration { return d*4/5 + rand.N(d*2/5+1) }
@@ -101,9 +102,9 @@ func (k *Keeper) Add(list []p2p.InvitePeer) {
 	}
 }
 
-// NetworkChanged says that connections may be dead without a word, and that peers which could not be reached perhaps
+// networkChanged says that connections may be dead without a word, and that peers which could not be reached perhaps
 // can be now. It returns at once.
-func (k *Keeper) NetworkChanged() {
+func (k *Keeper) networkChanged() {
 	select {
 	case k.changed <- struct{}{}:
 	default: // somebody said so already
@@ -141,7 +142,7 @@ func (k *Keeper) watch(ctx context.Context) {
 		}
 		if why := w.look(time.Now()); why != "" {
 			k.log.Info("the network is looked at again", "reason", why)
-			k.NetworkChanged()
+			k.networkChanged()
 		}
 	}
 }
@@ -192,7 +193,7 @@ func (k *Keeper) round(ctx context.Context) (fresh bool) {
 			n++
 		case <-changed: // what is being dialled leads through a network that is gone
 			cancel()
-			k.NetworkChanged()
+			k.networkChanged()
 			changed = nil
 		}
 	}
@@ -231,17 +232,16 @@ func (k *Keeper) look(now time.Time) (need int, fresh bool) {
 	k.book.look()
 	straight, all := 0, 0
 	for _, p := range connected {
-		path := k.o.Host.Path(p.Key)
-		dialed := !p.Inbound && path == p2p.PathDirect
+		dialed := !p.Inbound && p.Path == p2p.PathDirect
 		fresh = k.book.met(p, dialed, now) || fresh
-		if path != p2p.PathLimited {
+		if p.Path != p2p.PathLimited {
 			all++
 		}
 		if dialed {
 			straight++
 		}
 	}
-	k.need = max(wantPeers-all, wantStraight-straight)
+	k.need = max(WantPeers-all, wantStraight-straight)
 	return k.need, fresh
 }
 

@@ -69,7 +69,7 @@ func newNetwork(t *testing.T, n int) *network {
 
 func (w *network) add(profile p2p.Profile, o bids.Options) *bids.Gossip {
 	w.t.Helper()
-	o.Host = w.Add(p2p.Options{Profile: profile})
+	o.Host = w.Add(p2p.Options{Profile: profile, Relay: p2p.RelayPolicy{Serve: true}})
 	g, err := bids.New(o)
 	if err != nil {
 		w.t.Fatal(err)

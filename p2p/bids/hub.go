@@ -14,7 +14,6 @@ import (
 
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/gpu"
-	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/p2p"
 )
 
@@ -106,8 +105,8 @@ func (a answer) Validate() error {
 // maxPeers is more than the connections of any hub.
 const maxPeers = 1 << 20
 
-// Run has this peer publish for others as long as they can reach it directly, until ctx ends. Hubs do so always, light
-// clients never. Without Run it stays as it was at [New].
+// Run has this peer publish for others as long as it is a hub ([p2p.Host.Hub]), until ctx ends. Without Run it stays as it
+// was at [New].
 func (g *Gossip) Run(ctx context.Context) error {
 	for {
 		changed := g.host.ReachChanged()
@@ -120,9 +119,9 @@ func (g *Gossip) Run(ctx context.Context) error {
 	}
 }
 
-// follow begins or ends the service, by whether others can reach this peer.
+// follow begins or ends the service.
 func (g *Gossip) follow() {
-	if g.light() || g.host.Profile() != p2p.Hub && g.host.Reach().Verdict != market.ReachDirect {
+	if !g.host.Hub() {
 		g.host.Unhandle(g.protocol)
 		return
 	}

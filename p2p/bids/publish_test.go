@@ -387,24 +387,26 @@ func TestSlowStreams(t *testing.T) {
 	})
 }
 
-// TestWhoServes has only peers that others can reach publish for others.
+// TestWhoServes has only hubs publish for others.
 func TestWhoServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			profile p2p.Profile
 			reach   market.Reach
+			allowed bool
 			serves  bool
 		}{
-			{p2p.Hub, market.ReachUnknown, true},
-			{p2p.Hub, market.ReachRelayed, true},
-			{p2p.Testnet, market.ReachUnknown, true},
-			{p2p.Provider, market.ReachDirect, true},
-			{p2p.Provider, market.ReachPunched, false},
-			{p2p.Provider, market.ReachRelayed, false},
-			{p2p.Light, market.ReachDirect, false},
+			{p2p.Hub, market.ReachUnknown, false, true},
+			{p2p.Hub, market.ReachRelayed, false, true},
+			{p2p.Testnet, market.ReachUnknown, true, true},
+			{p2p.Provider, market.ReachDirect, true, true},
+			{p2p.Provider, market.ReachDirect, false, false},
+			{p2p.Provider, market.ReachPunched, true, false},
+			{p2p.Provider, market.ReachRelayed, true, false},
+			{p2p.Light, market.ReachDirect, true, false},
 		} {
 			w := &network{Network: p2ptest.New(t, 0, p2ptest.Options{}), t: t}
-			g, err := bids.New(bids.Options{Host: w.Add(p2p.Options{Profile: tt.profile, Reach: tt.reach})})
+			g, err := bids.New(bids.Options{Host: w.Add(p2p.Options{Profile: tt.profile, Reach: tt.reach, Relay: p2p.RelayPolicy{Serve: tt.allowed}})})
 			if err != nil {
 				t.Fatal(err)
 			}

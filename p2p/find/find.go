@@ -63,7 +63,7 @@ type Mode uint8
 
 // The modes.
 const (
-	Auto   Mode = iota // as the host's profile says; a provider serves while others can reach it directly
+	Auto   Mode = iota // as the host's profile says; a provider serves while others can reach it directly, a hub or not
 	Client             // never; for peers that nobody could dial, and so would only slow the look-ups of others down
 	Server             // always
 )
@@ -71,7 +71,7 @@ const (
 // Options set up a [Finder].
 type Options struct {
 	Host *p2p.Host
-	Mode Mode
+	Mode Mode // a peer wants Auto; the others are for tests that need one kind
 
 	Logger     *slog.Logger          // nil discards
 	Registerer prometheus.Registerer // nil: counters are kept but not exported

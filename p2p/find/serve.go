@@ -3,11 +3,7 @@ package find
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"time"
-
-	ma "github.com/multiformats/go-multiaddr"
-	manet "github.com/multiformats/go-multiaddr/net"
 
 	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/p2p"
@@ -30,7 +26,7 @@ func (f *Finder) servePut(_ context.Context, s *p2p.Stream) {
 		f.refuse(s, "invalid", err)
 		return
 	}
-	switch err := f.store.add(a, r.Ask, networkOf(s.RemoteAddr()), now); {
+	switch err := f.store.add(a, r.Ask, p2p.AddrRange(s.RemoteAddr(), p2p.SiteV4, p2p.SiteV6), now); {
 	case errors.Is(err, errOlder):
 		f.metrics.stored.WithLabelValues("older").Inc()
 		_ = s.Send(putAnswer{})
@@ -81,27 +77,4 @@ func (f *Finder) refuse(s *p2p.Stream, reason string, err error) {
 	f.metrics.stored.WithLabelValues(reason).Inc()
 	f.log.Debug("request refused", "peer", s.Peer(), "reason", reason, "err", err)
 	s.Reset()
-}
-
-// networkOf returns the network of a multiaddr: 24 bits of IPv4, 48 of IPv6.
-func networkOf(addr string) string {
-	m, err := ma.NewMultiaddr(addr)
-	if err != nil {
-		return "unknown"
-	}
-	ip, err := manet.ToIP(m)
-	if err != nil {
-		return "unknown"
-	}
-	a, _ := netip.AddrFromSlice(ip)
-	a = a.Unmap()
-	bits := 48
-	if a.Is4() {
-		bits = 24
-	}
-	p, err := a.Prefix(bits)
-	if err != nil {
-		return "unknown"
-	}
-	return p.String()
 }

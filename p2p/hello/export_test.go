@@ -27,6 +27,13 @@ const (
 	MaxWatch   = maxWatch
 )
 
+// TwinBoots returns the ids of other processes under the same key.
+func (s *Service) TwinBoots() []BootID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.twins.boots(time.Now())
+}
+
 // Boot returns the id of the process.
 func (s *Service) Boot() BootID { return s.boot }
 

@@ -92,7 +92,7 @@ func (s *Service) round(all bool) {
 		keys = s.regulars(keys)
 	}
 	s.mu.Unlock()
-	s.checkClock()
+	s.reviewClock()
 	for i := len(keys) - 1; i >= 0; i-- {
 		s.enqueue(keys[i], !all)
 	}

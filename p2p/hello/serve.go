@@ -38,7 +38,7 @@ func (s *Service) answer(stream *p2p.Stream) (result, error) {
 		return malformed, err
 	}
 	addr := stream.RemoteAddr()
-	t, ok := s.met(stream.Peer(), said, q.Self, addr)
+	t, ok := s.take(stream.Peer(), said, q.Self, addr)
 	if !ok {
 		return replayed, errors.New("statement was said before")
 	}
@@ -59,9 +59,9 @@ func (s *Service) answer(stream *p2p.Stream) (result, error) {
 	return answered, nil
 }
 
-// met takes in a verified statement and returns what to show of a twin. It reports false for a statement that its
+// take takes in a verified statement and returns what to show of a twin. It reports false for a statement that its
 // process has gone beyond.
-func (s *Service) met(key attest.Key, said self, e attest.Envelope, addr string) (*twin, bool) {
+func (s *Service) take(key attest.Key, said self, e attest.Envelope, addr string) (*twin, bool) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -3,6 +3,8 @@ package hello
 import (
 	"slices"
 	"time"
+
+	"github.com/lacuna-network/lacuna/p2p"
 )
 
 // Bounds of the judgement of clocks.
@@ -103,8 +105,8 @@ func (s *Service) roundNow() {
 	}
 }
 
-// checkClock logs when this peer's clock becomes wrong and when it is right again.
-func (s *Service) checkClock() {
+// reviewClock logs when this peer's clock becomes wrong and when it is right again.
+func (s *Service) reviewClock() {
 	s.mu.Lock()
 	skew, ok := s.skew(time.Now())
 	was := s.warned
@@ -127,19 +129,5 @@ func (s *Service) offsetSeconds() float64 {
 	return skew.Offset.Seconds()
 }
 
-// rangeOf names the address range of a multiaddr: the IPv4 /24 or IPv6 /48, or all of it where there is no IP address.
-func rangeOf(addr string) string {
-	ip, ok := ipOf(addr)
-	if !ok {
-		return addr
-	}
-	bits := 48
-	if ip.Is4() {
-		bits = 24
-	}
-	p, err := ip.Prefix(bits)
-	if err != nil {
-		return addr
-	}
-	return p.String()
-}
+// rangeOf names the address range of a multiaddr that has one voice.
+func rangeOf(addr string) string { return p2p.AddrRange(addr, p2p.SiteV4, p2p.SiteV6) }

@@ -195,7 +195,7 @@ func TestRangeOf(t *testing.T) {
 		{"/ip6/2001:db8:1:2::3/tcp/4711", "2001:db8:1::/48"},
 		{"/ip6/::ffff:203.0.113.9/tcp/1", "203.0.113.0/24"},
 		{"/ip4/203.0.113.7/tcp/1/p2p/" + name(1).String() + "/p2p-circuit", "203.0.113.0/24"},
-		{"/dns4/example.org/tcp/1", "/dns4/example.org/tcp/1"},
+		{"/dns4/example.org/tcp/1", "/dns4/example.org"},
 		{"", ""},
 	} {
 		if got := hello.RangeOf(tt.addr); got != tt.want {

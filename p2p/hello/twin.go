@@ -1,7 +1,6 @@
 package hello
 
 import (
-	"encoding/hex"
 	"slices"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 // Twin is another process that uses this peer's key at the same time. Offers, leases and receipts of the two get into
 // each other's way.
 type Twin struct {
-	Boot   string    // names the process, 32 hex digits
 	SeenAt time.Time // when its last word came
 	Addr   string    // multiaddr from which others heard it, as one of them says; "" = unknown
 }
@@ -74,9 +72,6 @@ func (t *twins) show(s self, own bootID, addr string, now time.Time) (news, prov
 
 func (v twinState) alive(now time.Time) bool { return !v.named.IsZero() && now.Sub(v.named) <= forget }
 
-// String returns 32 hex digits.
-func (b bootID) String() string { return hex.EncodeToString(b[:]) }
-
 // boots returns the processes to name in the own statements.
 func (t *twins) boots(now time.Time) []bootID {
 	var out []bootID
@@ -107,7 +102,7 @@ func (s *Service) Twin() (Twin, bool) {
 	if newest == nil {
 		return Twin{}, false
 	}
-	return Twin{Boot: newest.boot.String(), SeenAt: newest.named, Addr: newest.addr}, true
+	return Twin{SeenAt: newest.named, Addr: newest.addr}, true
 }
 
 // heardTwin takes in what an answer shows. It returns whether the peer should be greeted again at once, so that the

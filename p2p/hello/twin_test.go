@@ -3,6 +3,7 @@ package hello_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -52,8 +53,8 @@ func TestTwin(t *testing.T) {
 		t.Logf("the first saw the second after %v, the second the first after %v", sawA, sawB)
 		va, _ := sa.Twin()
 		vb, _ := sb.Twin()
-		if va.Boot != sb.Boot().String() || vb.Boot != sa.Boot().String() {
-			t.Errorf("twins are %s and %s, want %s and %s", va.Boot, vb.Boot, sb.Boot(), sa.Boot())
+		if a, b := sa.TwinBoots(), sb.TwinBoots(); !slices.Equal(a, []hello.BootID{sb.Boot()}) || !slices.Equal(b, []hello.BootID{sa.Boot()}) {
+			t.Errorf("twins are %v and %v, want %v and %v", a, b, sb.Boot(), sa.Boot())
 		}
 		if va.Addr != b.Addrs()[0] || vb.Addr != a.Addrs()[0] {
 			t.Errorf("twins at %q and %q, want %q and %q", va.Addr, vb.Addr, b.Addrs()[0], a.Addrs()[0])

@@ -321,7 +321,12 @@ func (l *lab) bulkJob(ctx context.Context, s *scene, c pair) error {
 		return err
 	}
 	s.note("%s has a place at it after %.1f s", p.name, after.Seconds())
-	return s.done(ctx, l, r, p, relayed)
+	// It has just become known, and an auction that nobody answers is held again later and later.
+	got, err := l.run(ctx, r, p, task{flags: []string{"--start-within", "60s"}})
+	if err != nil {
+		return err
+	}
+	return s.judge(got, relayed)
 }
 
 func sceneHubsGone(ctx context.Context, l *lab, s *scene) error {

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -24,8 +25,10 @@ const spacePrefix = "natlab-"
 // world is a set of network namespaces that end with the run: one that plays the internet, and what hangs on it.
 type world struct {
 	prefix string
+
+	mu     sync.Mutex
 	spaces []string // in the order of making
-	cables int
+	ports  int      // of the internet's bridge
 }
 
 // internet is the namespace of the bridge that everything with a public address hangs on.
@@ -48,7 +51,9 @@ func (w *world) space(ctx context.Context, name string) error {
 	if err := command(ctx, "ip", "netns", "add", w.prefix+name); err != nil {
 		return err
 	}
+	w.mu.Lock()
 	w.spaces = append(w.spaces, w.prefix+name)
+	w.mu.Unlock()
 	return w.sh(ctx, name, "ip link set lo up")
 }
 
@@ -60,8 +65,10 @@ func (w *world) sh(ctx context.Context, space, script string) error {
 // online gives a namespace an interface "wan" on the internet with public addresses of number n, 1 to 250: of IPv4,
 // IPv6, or both. All of the internet is one link, so nobody needs a route.
 func (w *world) online(ctx context.Context, space string, n int, v4, v6 bool) error {
-	w.cables++
-	port := fmt.Sprintf("p%d", w.cables)
+	w.mu.Lock()
+	w.ports++
+	port := fmt.Sprintf("p%d", w.ports)
+	w.mu.Unlock()
 	if err := command(ctx, "ip", "link", "add", "name", "wan", "netns", w.prefix+space, "type", "veth", "peer", "name", port, "netns", w.prefix+internet); err != nil {
 		return err
 	}
@@ -89,7 +96,7 @@ func (w *world) cable(ctx context.Context, box, behind, net string, bits int) er
 	if err := command(ctx, "ip", "link", "add", "name", "lan", "netns", w.prefix+box, "type", "veth", "peer", "name", "wan", "netns", w.prefix+behind); err != nil {
 		return err
 	}
-	if err := w.sh(ctx, box, fmt.Sprintf("ip addr add %s.1/%d dev lan; ip link set lan up; sysctl -qw net.ipv4.ip_forward=1", net, bits)); err != nil {
+	if err := w.sh(ctx, box, fmt.Sprintf("ip addr add %s.1/%d dev lan; ip link set lan up; echo 1 >/proc/sys/net/ipv4/ip_forward", net, bits)); err != nil {
 		return err
 	}
 	return w.sh(ctx, behind, fmt.Sprintf("ip addr add %s.2/%d dev wan; ip link set wan up; ip route add default via %s.1", net, bits, net))
@@ -97,6 +104,8 @@ func (w *world) cable(ctx context.Context, box, behind, net string, bits int) er
 
 // close ends every process in the namespaces and removes them.
 func (w *world) close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	var errs []error
 	for i := len(w.spaces) - 1; i >= 0; i-- {
 		errs = append(errs, removeSpace(w.spaces[i]))
@@ -190,7 +199,7 @@ func enter(space string, f func() error) error {
 
 // lacking returns why this machine cannot run the lab, "" if it can.
 func lacking(ctx context.Context) string {
-	for _, program := range []string{"ip", "iptables", "ip6tables", "sysctl"} {
+	for _, program := range []string{"ip", "iptables", "ip6tables"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return "there is no program " + program
 		}
@@ -200,7 +209,7 @@ func lacking(ctx context.Context) string {
 	if err := w.space(ctx, "try"); err != nil {
 		return err.Error()
 	}
-	if err := w.sh(ctx, "try", "ip link add br0 type bridge; ip link add a type veth peer name b; iptables -t nat -A POSTROUTING -j MASQUERADE --random-fully; "+closed6); err != nil {
+	if err := w.sh(ctx, "try", "ip link add br0 type bridge; ip link add name v0 type veth peer name v1; iptables -t nat -A POSTROUTING -j MASQUERADE --random-fully; "+closed6); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	askSilent  = time.Minute // before a peer that gave no answer about an address is asked again
-	maxServers = 32          // peers that questions are spread over
-	maxOwn     = 10          // own addresses that others are asked about
-	maxAsking  = 8           // questions at once
-	maxSilent  = 256         // peers and addresses that such a wait is kept for
+	silentFor    = time.Minute // before a peer that gave no answer about an address is tried with it again
+	maxServers   = 32          // peers that dial-backs are spread over
+	maxOwn       = 10          // own addresses that others are to dial
+	maxDialBacks = 8           // at once
+	maxSilent    = 256         // peers and addresses that such a wait is kept for
 )
 
-// servers returns the connected peers that can be asked. One in the same LAN sees nothing of the router.
+// servers returns the connected peers that can dial back. One in the same LAN sees nothing of the router.
 func (r *reacher) servers(conns []network.Conn) []peer.ID {
-	if r.asker == nil {
+	if r.dialBacks == nil {
 		return nil
 	}
 	var out []peer.ID
@@ -66,35 +66,35 @@ func (r *reacher) ownAddrs(now time.Time) []ma.Multiaddr {
 	return out[:min(len(out), maxOwn)]
 }
 
-// inquiry is one address and whom to ask about it.
-type inquiry struct {
+// dialBack is one address and who is to dial it.
+type dialBack struct {
 	addr   ma.Multiaddr
 	server peer.ID
 	key    attest.Key
 }
 
-// questions picks what to ask now, and notes that it is being asked. The lock is held.
-func (r *reacher) questions(now time.Time, own []ma.Multiaddr, servers []peer.ID) []inquiry {
-	var out []inquiry
+// dueDialBacks picks what is to be dialled now, and by whom, and notes it as under way. The lock is held.
+func (r *reacher) dueDialBacks(now time.Time, own []ma.Multiaddr, servers []peer.ID) []dialBack {
+	var out []dialBack
 	busy := make(map[peer.ID]int)
-	for _, id := range r.asking {
+	for _, id := range r.dialing {
 		busy[id]++
 	}
 	for _, m := range own {
 		a := m.String()
 		rec := r.ev.records[a].fresh(now)
 		ready := slices.DeleteFunc(slices.Clone(servers), func(id peer.ID) bool { return now.Before(r.silent[a+string(id)]) })
-		if _, ok := r.asking[a]; ok || len(r.asking) >= maxAsking || len(ready) == 0 || now.Before(rec.due(now, len(ready))) {
+		if _, ok := r.dialing[a]; ok || len(r.dialing) >= maxDialBacks || len(ready) == 0 || now.Before(rec.due(now, len(ready))) {
 			continue
 		}
 		best, bestAge := peer.ID(""), -1
 		var bestKey attest.Key
-		for _, id := range ready { // in no order, which spreads the questions
+		for _, id := range ready { // in no order, which spreads the dial-backs
 			key, err := KeyOf(id)
-			if err != nil || busy[id] >= asking {
+			if err != nil || busy[id] >= perServer {
 				continue
 			}
-			age := len(rec) // of its last finding, in findings: who has not been asked is as good as it gets
+			age := len(rec) // of its last finding, in findings: who has none is as good as it gets
 			if i := lastBy(rec, key); i >= 0 {
 				age = len(rec) - 1 - i
 			}
@@ -105,9 +105,9 @@ func (r *reacher) questions(now time.Time, own []ma.Multiaddr, servers []peer.ID
 		if best == "" {
 			continue
 		}
-		r.asking[a] = best
+		r.dialing[a] = best
 		busy[best]++
-		out = append(out, inquiry{m, best, bestKey})
+		out = append(out, dialBack{m, best, bestKey})
 	}
 	return out
 }
@@ -122,26 +122,26 @@ func lastBy(rec record, key attest.Key) int {
 	return -1
 }
 
-// askOne asks in the background and notes the answer.
-func (r *reacher) askOne(q inquiry) {
-	a := q.addr.String()
+// haveDialled has the address dialled, in the background, and notes the answer.
+func (r *reacher) haveDialled(b dialBack) {
+	a := b.addr.String()
 	if !r.h.begin() {
 		return
 	}
 	go func() { // ends with the host's context, which Close waits for
 		defer r.h.running.Done()
-		ok, err := r.asker.ask(r.h.ctx, q.server, q.addr)
+		ok, err := r.dialBacks.request(r.h.ctx, b.server, b.addr)
 		now := time.Now()
 		r.mu.Lock()
-		delete(r.asking, a)
+		delete(r.dialing, a)
 		switch {
 		case err != nil:
 			if len(r.silent) >= maxSilent {
 				clear(r.silent)
 			}
-			r.silent[a+string(q.server)] = now.Add(askSilent)
+			r.silent[a+string(b.server)] = now.Add(silentFor)
 		default:
-			r.ev.records[a] = r.ev.records[a].add(finding{by: q.key, at: now, ok: ok})
+			r.ev.records[a] = r.ev.records[a].add(finding{by: b.key, at: now, ok: ok})
 		}
 		r.mu.Unlock()
 		result := "worked"
@@ -152,7 +152,7 @@ func (r *reacher) askOne(q inquiry) {
 			result = "failed"
 		}
 		r.h.metrics.dialBacks.WithLabelValues(result).Inc()
-		r.h.log.Debug("asked a peer to dial back", "addr", a, "peer", q.key, "result", result, "err", err)
+		r.h.log.Debug("a peer was to dial back", "addr", a, "peer", b.key, "result", result, "err", err)
 		r.poke()
 	}()
 }

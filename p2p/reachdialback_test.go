@@ -17,21 +17,21 @@ import (
 	"github.com/lacuna-network/lacuna/p2p"
 )
 
-// asking returns an asker on one host and another host to be asked, connected over loopback.
-func asking(t *testing.T, i int) (asker *p2p.Asker, own, server *p2p.Host) {
+// dialBackPair returns what has others dial one host, and another host to do so, connected over loopback.
+func dialBackPair(t *testing.T, i int) (backs *p2p.DialBacks, own, server *p2p.Host) {
 	t.Helper()
 	own = real(t, i, p2p.Options{Listen: []string{tcpAny, quicAny}})
 	server = real(t, i+1, p2p.Options{Listen: []string{tcpAny, quicAny}})
-	asker = p2p.NewAsker(t, own)
+	backs = p2p.NewDialBacks(t, own)
 	if err := own.Connect(t.Context(), server.Key(), server.Addrs()); err != nil {
 		t.Fatal(err)
 	}
-	return asker, own, server
+	return backs, own, server
 }
 
-func TestAsk(t *testing.T) {
-	asker, own, server := asking(t, 500)
-	p2p.NewAsker(t, server) // which serves too
+func TestDialBack(t *testing.T) {
+	backs, own, server := dialBackPair(t, 500)
+	p2p.NewDialBacks(t, server) // which serves too
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -39,24 +39,24 @@ func TestAsk(t *testing.T) {
 	_, closed, _ := net.SplitHostPort(l.Addr().String())
 	_ = l.Close()
 	for _, addr := range own.Addrs() {
-		if ok, err := asker.Ask(t.Context(), server, addr); !ok || err != nil {
+		if ok, err := backs.Request(t.Context(), server, addr); !ok || err != nil {
 			t.Errorf("%s: %v, %v, want it to work", addr, ok, err)
 		}
 	}
-	if ok, err := asker.Ask(t.Context(), server, "/ip4/127.0.0.1/tcp/"+closed); ok || err != nil {
+	if ok, err := backs.Request(t.Context(), server, "/ip4/127.0.0.1/tcp/"+closed); ok || err != nil {
 		t.Errorf("a closed port: %v, %v, want a failure", ok, err)
 	}
-	if ok, err := asker.Ask(t.Context(), server, "/ip4/127.0.0.1/udp/"+closed+"/webrtc-direct"); ok || err == nil {
+	if ok, err := backs.Request(t.Context(), server, "/ip4/127.0.0.1/udp/"+closed+"/webrtc-direct"); ok || err == nil {
 		t.Errorf("an address that the server cannot dial: %v, %v, want no answer", ok, err)
 	}
 	stranger := real(t, 510, p2p.Options{Listen: []string{tcpAny}})
-	if ok, err := asker.Ask(t.Context(), stranger, own.Addrs()[0]); ok || err == nil {
+	if ok, err := backs.Request(t.Context(), stranger, own.Addrs()[0]); ok || err == nil {
 		t.Errorf("a peer that is not connected: %v, %v, want no answer", ok, err)
 	}
 }
 
-// TestAskLiars asks peers that answer what is not so, or not at all.
-func TestAskLiars(t *testing.T) {
+// TestDialBackLiars has peers dial that answer what is not so, or not at all.
+func TestDialBackLiars(t *testing.T) {
 	answer := func(s network.Stream, status pb.DialStatus, index uint32) {
 		_ = pbio.NewDelimitedWriter(s).WriteMsg(&pb.Message{Msg: &pb.Message_DialResponse{DialResponse: &pb.DialResponse{
 			Status: pb.DialResponse_OK, DialStatus: status, AddrIdx: index,
@@ -86,7 +86,7 @@ func TestAskLiars(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel() // some take the 5 s that a dial-back may take
-			asker, own, server := asking(t, 520+10*i)
+			backs, own, server := dialBackPair(t, 520+10*i)
 			server.Libp2p().SetStreamHandler(autonatv2.DialProtocol, func(s network.Stream) {
 				var msg pb.Message
 				if err := pbio.NewDelimitedReader(s, 8192).ReadMsg(&msg); err != nil {
@@ -95,7 +95,7 @@ func TestAskLiars(t *testing.T) {
 				tt.serve(server, s, msg.GetDialRequest().GetNonce())
 			})
 			start := time.Now()
-			if ok, err := asker.Ask(t.Context(), server, own.Addrs()[0]); ok || err == nil {
+			if ok, err := backs.Request(t.Context(), server, own.Addrs()[0]); ok || err == nil {
 				t.Errorf("%v, %v, want no answer", ok, err)
 			}
 			if d := time.Since(start); d > 20*time.Second {
