@@ -61,24 +61,24 @@ func TestWrongPeer(t *testing.T) {
 		other := w.Add(p2p.Options{Registerer: reg})
 		caller := w.Add(p2p.Options{})
 		wanted := attest.Key(p2ptest.Key(77).Public().(ed25519.PublicKey))
-		try := func() (error, time.Duration) {
+		try := func() (time.Duration, error) {
 			start := time.Now()
 			err := caller.Connect(t.Context(), wanted, other.Addrs())
 			if !errors.Is(err, p2p.ErrUnreachable) {
 				t.Fatalf("Connect = %v, want unreachable", err)
 			}
-			return err, time.Since(start)
+			return time.Since(start), err
 		}
-		if err, d := try(); d == 0 || !strings.Contains(err.Error(), "peer id mismatch") {
+		if d, err := try(); d == 0 || !strings.Contains(err.Error(), "peer id mismatch") {
 			t.Errorf("first: %v after %v, want to hear that another peer answers", err, d)
 		}
 		for range 100 {
-			if err, d := try(); d != 0 {
+			if d, err := try(); d != 0 {
 				t.Fatalf("again: %v after %v, want a refusal without a dial", err, d)
 			}
 		}
 		time.Sleep(5*time.Minute + time.Second)
-		if err, d := try(); d == 0 {
+		if d, err := try(); d == 0 {
 			t.Errorf("five minutes later: %v without a dial", err)
 		}
 		if err := caller.Connect(t.Context(), other.Key(), other.Addrs()); err != nil {

@@ -123,7 +123,6 @@ func (r *relayService) start() (*relayv2.Relay, error) {
 		relayv2.WithResources(relayv2.Resources{
 			Limit: r.policy.limit(), ReservationTTL: relayTTL, MaxReservations: relaySlots, MaxCircuits: relayPerPeer,
 			BufferSize: relayBuffer, MaxReservationsPerIP: relayPerIP, MaxReservationsPerASN: relayPerASN,
-			MaxReservationsPerPeer: 1,
 		}),
 		relayv2.WithACL(r), relayv2.WithMetricsTracer(r),
 	}

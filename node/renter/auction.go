@@ -207,10 +207,11 @@ func (r *Renter) crowdOf(class string) uint64 {
 	return r.crowds[class]
 }
 
-// noteCrowd learns how many peers hear a bid of the class. It forgets slowly, so that one auction that nobody answered
-// does not bring the declines of all.
+// noteCrowd learns from the answers how many peers hear a bid of the class. What a hub reports does not count: by a large
+// number it could silence the declines. It forgets slowly, so that one auction that nobody answered does not bring the
+// declines of all.
 func (r *Renter) noteCrowd(a *openAuction) {
-	n := max(auction.Crowd(a.book.Tally, a.bid.DeclineBP), a.record.Heard)
+	n := auction.Crowd(a.book.Tally, a.bid.DeclineBP)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.crowds[a.class] = max(n, r.crowds[a.class]/2)

@@ -120,13 +120,13 @@ func TestDeadHubs(t *testing.T) {
 		w, heard := hubbed(t, 5)
 		defer w.close()
 		w.meet(1, 2)
-		publish := func(request byte, class string) (int, error, time.Duration) {
+		publish := func(request byte, class string) (int, time.Duration, error) {
 			start := time.Now()
 			n, err := w.gossip[0].Publish(t.Context(), sign(t, 0, announce(0, request)), []string{class}, nil)
-			return n, err, time.Since(start)
+			return n, time.Since(start), err
 		}
 		w.Mute(w.Host(1), true)
-		if n, err, d := publish(1, "nv-24g"); err != nil || n != 5 || d > time.Second {
+		if n, d, err := publish(1, "nv-24g"); err != nil || n != 5 || d > time.Second {
 			t.Errorf("Publish with one dead hub = %d, %v after %v, want 5", n, err, d)
 		}
 		time.Sleep(2 * time.Second)
@@ -136,7 +136,7 @@ func TestDeadHubs(t *testing.T) {
 			}
 		}
 		w.Mute(w.Host(2), true)
-		if n, err, d := publish(2, "nv-32g"); !errors.Is(err, bids.ErrNobody) || n != 0 || d > time.Second {
+		if n, d, err := publish(2, "nv-32g"); !errors.Is(err, bids.ErrNobody) || n != 0 || d > time.Second {
 			t.Errorf("Publish with dead hubs = %d, %v after %v, want ErrNobody within 1 s", n, err, d)
 		}
 		w.Mute(w.Host(1), false)

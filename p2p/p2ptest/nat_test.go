@@ -25,7 +25,6 @@ import (
 type sockets struct {
 	t     *testing.T
 	w     *p2ptest.Network
-	names []string
 	conns map[string]net.PacketConn
 	heard chan string
 }
