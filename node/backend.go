@@ -34,7 +34,7 @@ func (n *Node) backend() api.Backend {
 				return api.ErrNotReady
 			}
 		},
-		Status: n.status, Down: n.down,
+		Status: n.status, Refresh: n.lookAgain, Down: n.down,
 		Devices: n.deviceViews, Asks: n.asks,
 		Submit: n.renter.Submit,
 		Jobs:   func(context.Context) ([]renter.Job, error) { return n.renter.Jobs(), nil },

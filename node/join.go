@@ -94,7 +94,7 @@ func (n *Node) Join(ctx context.Context, targets []string) (api.Joined, error) {
 		joined.Joined = append(joined.Joined, api.JoinedPeer{Peer: p.Key, Addr: p.Addrs[0]})
 	}
 	if len(reached) == 0 {
-		return joined, fmt.Errorf("%w: %w", ErrNoneReached, err)
+		return joined, fmt.Errorf("%w\n%w", ErrNoneReached, err) // a line each
 	}
 	n.refresh(ctx)
 	return joined, nil
@@ -117,7 +117,7 @@ func (n *Node) dialAll(ctx context.Context, list []p2p.InvitePeer) (reached []p2
 	for range list {
 		r := <-results
 		if r.err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", r.peer.Key.Short(), r.err))
+			errs = append(errs, &notReached{r.peer.Key.Short() + ": " + p2p.DialReason(r.err, r.peer.Addrs), r.err})
 			continue
 		}
 		if len(reached) == 0 {
@@ -127,6 +127,16 @@ func (n *Node) dialAll(ctx context.Context, list []p2p.InvitePeer) (reached []p2
 	}
 	return reached, errors.Join(errs...)
 }
+
+// notReached says in one line why a peer was not reached; err is the whole story.
+type notReached struct {
+	line string
+	err  error
+}
+
+func (e *notReached) Error() string { return e.line }
+
+func (e *notReached) Unwrap() error { return e.err }
 
 const (
 	dialWithin = 12 * time.Second // of a join; a little more than p2p takes, which then says why it failed

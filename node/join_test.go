@@ -217,6 +217,107 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
+// withKnown returns a home with that config file, which has been on its network if known is true.
+func withKnown(t *testing.T, file, network string, known bool) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, config.FileName), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h, err := home.At(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if known {
+		if err := h.SavePeers(network, []home.KnownPeer{{Peer: attest.Key{3}, Addrs: []string{"/ip4/192.0.2.3/tcp/1"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestPrepareTellsNetworksOfOneNameApart(t *testing.T) {
+	invite := func(key string) string {
+		i := p2p.Invite{Network: "our-lab", Peers: []p2p.InvitePeer{{Key: attest.Key{1}, Addrs: []string{"/ip4/192.0.2.1/tcp/1"}}}}
+		if key != "" {
+			i.NetworkKey = []byte(strings.Repeat(key, 32))
+		}
+		return i.String()
+	}
+	const open, private, key = "network:\n  name: our-lab\n", "network:\n  name: our-lab\n  key_file: my.key\n", "/my.key"
+	bootstrap := "  bootstrap: [" + invite("") + "]\n"
+	for _, tt := range []struct {
+		name, file string
+		known      bool
+		targets    []string
+		want       error // nil = it is set up
+	}{
+		{"private, where peers are known without a key", open, true, []string{invite("k")}, node.ErrOtherNetwork},
+		{"private, where peers are named without a key", open + bootstrap, false, []string{invite("k")}, node.ErrOtherNetwork},
+		{"private, where only the name is set", open, false, []string{invite("k")}, nil},
+		{"without a key, where peers are known with one", private, true, []string{invite("")}, node.ErrOtherNetwork},
+		{"without a key, which the owner has set", private, false, []string{invite("")}, nil},
+		{"the same key once more", private, true, []string{invite("k")}, nil},
+		{"another key", private, true, []string{invite("x")}, home.ErrNetworkKeyExists},
+		{"two keys", "", false, []string{invite("k"), invite("x")}, node.ErrOtherNetwork},
+		{"one key twice, and none", "", false, []string{invite("k"), invite(""), invite("k")}, nil},
+	} {
+		dir := withKnown(t, tt.file, "our-lab", tt.known)
+		if tt.file == private {
+			if err := os.WriteFile(dir+key, []byte(strings.Repeat("6b", 32)+"\n"), 0o600); err != nil { // k
+				t.Fatal(err)
+			}
+		}
+		if _, err := prepare(t, dir, tt.targets...); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
+		}
+		if after, err := os.ReadFile(filepath.Join(dir, config.FileName)); err != nil || tt.want != nil && string(after) != tt.file {
+			t.Errorf("%s: a refused join changed the config: %v", tt.name, err)
+		}
+	}
+}
+
+func TestPrepareIsDoneAsAWhole(t *testing.T) {
+	private := p2p.Invite{Network: "our-lab", NetworkKey: make([]byte, 32), Peers: []p2p.InvitePeer{{Key: attest.Key{1}, Addrs: []string{"/ip4/192.0.2.1/tcp/1"}}}}.String()
+	dir := withKnown(t, "network: {name: our-lab}\n", "", false)
+	if _, err := prepare(t, dir, private); !errors.Is(err, config.ErrByHand) {
+		t.Errorf("a config that only a person can change: %v", err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+	id := (attest.Key{2}).String()
+	absent := filepath.Join(t.TempDir(), "home")
+	for _, s := range []string{"/p2p/" + id, "/p2p/" + id + "/p2p-circuit/p2p/" + id, "/ip4/192.0.2.1/tcp/1/p2p-circuit/p2p/" + id, "/ip4/192.0.2.1/tcp/1/p2p/x/p2p-circuit/p2p/" + id} {
+		if _, err := prepare(t, absent, s); !errors.Is(err, node.ErrTarget) {
+			t.Errorf("%s: %v", s, err)
+		}
+	}
+	if _, err := os.Stat(absent); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a home was left behind: %v", err)
+	}
+	relayed := "/ip4/192.0.2.1/udp/1/quic-v1/p2p/" + id + "/p2p-circuit/p2p/" + id
+	if c, err := prepare(t, absent, relayed); err != nil || !slices.Equal(c.Network.Bootstrap, []string{relayed}) {
+		t.Errorf("a peer behind a relay: %q, %v", c.Network.Bootstrap, err)
+	}
+}
+
+func TestAJoinThatFailsSaysWhyInALineForEachPeer(t *testing.T) {
+	t.Parallel()
+	p, other := nodetest.Start(t, nil), nodetest.Start(t, nil)
+	_, err := p.Client.Join(within(t, time.Minute), []string{"/ip4/127.0.0.1/tcp/1/p2p/" + (attest.Key{1}).String(), other.Node.Addrs()[0] + "/p2p/" + (attest.Key{2}).String()})
+	if err == nil {
+		t.Fatal("joined through nobody")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	slices.Sort(lines[1:])
+	want := []string{(attest.Key{1}).Short() + ": refused: /ip4/127.0.0.1/tcp/1", (attest.Key{2}).Short() + ": another peer answered: " + other.Node.Addrs()[0]}
+	slices.Sort(want)
+	if !cmp.Equal(lines[1:], want) {
+		t.Errorf("it says %q, want %q", lines, want)
+	}
+}
+
 // TestCountersOfAStatus holds the names by which a status finds what a hub relays; where one is wrong it would say 0.
 func TestCountersOfAStatus(t *testing.T) {
 	t.Parallel()

@@ -80,8 +80,8 @@ type Node struct {
 	blobs    *blob.Service
 	files    *blob.Store
 	renter   *renter.Renter
-	provider *provider.Provider // nil for a light client
-	devices  *devices           // nil for a light client
+	provider *provider.Provider // nil if this peer sells nothing
+	devices  *devices           // nil if this peer sells nothing
 	api      *api.Server
 
 	drain    func()        // closes draining; a second call does nothing
@@ -186,15 +186,29 @@ func (n *Node) openHome() error {
 	return n.openHost(key)
 }
 
-// profile is the role in which libp2p is set up.
+// profile is what libp2p is set up for. A peer that stays and sells nothing may become a hub like any other: on a network
+// where nobody sells yet, somebody has to hold the table and carry bids. A test network has no need of that.
 func (n *Node) profile() p2p.Profile {
 	switch {
 	case n.o.Config.Network.Profile != "":
 		return p2p.Profile(n.o.Config.Network.Profile)
-	case !n.o.Config.Provide.Enabled:
+	case !n.o.Config.Provide.Enabled && market.IsTestNetwork(n.o.Config.Network.Name):
 		return p2p.Light
 	}
 	return "" // by the network
+}
+
+// role is what this peer does now, for its owner.
+func (n *Node) role() string {
+	switch profile := n.host.Profile(); {
+	case n.host.Testnet():
+		return string(profile)
+	case n.host.Hub():
+		return string(p2p.Hub)
+	case n.provider != nil:
+		return string(p2p.Provider)
+	}
+	return string(p2p.Light)
 }
 
 func (n *Node) openNetwork() (err error) {

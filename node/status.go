@@ -19,7 +19,7 @@ func (n *Node) status(context.Context) (api.Status, error) {
 	n.mu.Lock()
 	started, heard, heardAt := n.started, n.heard, n.heardAt
 	n.mu.Unlock()
-	s := api.Status{Peer: n.Key(), Network: n.o.Config.Network.Name, Role: string(n.host.Profile()), Version: n.o.Version, PID: os.Getpid(),
+	s := api.Status{Peer: n.Key(), Network: n.o.Config.Network.Name, Role: n.role(), Version: n.o.Version, PID: os.Getpid(),
 		Home: n.o.Home.Dir(), UptimeMS: time.Since(started).Milliseconds(), Addrs: n.host.Addrs(), Listen: n.host.ListenAddresses(),
 		Notes: append([]string{}, n.host.ListenNotes()...), Peers: n.peerViews(), Reachability: api.ViewReach(n.host.Reach()), BidsHeard: heard,
 		StoreDamaged: len(n.store.Damaged()), Drops: map[string]uint64{}}
@@ -56,6 +56,15 @@ func (n *Node) status(context.Context) (api.Status, error) {
 		return s, err
 	}
 	return s, n.addCounters(&s)
+}
+
+// refreshPatience is how long somebody who asks waits for others to dial this peer.
+const refreshPatience = 8 * time.Second
+
+func (n *Node) lookAgain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, refreshPatience)
+	defer cancel()
+	n.host.Refresh(ctx)
 }
 
 // peerViews shows the connected peers, the nearest first, those of unknown distance last.

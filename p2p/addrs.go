@@ -24,6 +24,7 @@ type standing struct {
 	fixed      []ma.Multiaddr // these instead of the own ones; none = the own ones
 	own        map[netip.Addr]bool
 	hidden     map[netip.Addr]bool // addresses of bridges
+	nets       []netip.Prefix      // ranges of the interfaces: what lies in them is a neighbour
 	worked     map[string]bool     // addresses that others have dialled, as text
 	failed     map[string]bool     // addresses that others could not dial
 	relayed    []ma.Multiaddr      // circuit addresses
@@ -120,7 +121,7 @@ func AddrRange(addr string, v4, v6 int) string {
 // ComputerAddrs returns the IP addresses that lead off this computer, in no order: not those of loopback, nor link-local
 // ones or those of bridges, which come and go with each container.
 func ComputerAddrs() ([]string, error) {
-	own, _, err := readInterfaces()
+	own, _, _, err := readInterfaces()
 	if err != nil {
 		return nil, fmt.Errorf("read addresses of interfaces: %w", err)
 	}
@@ -134,36 +135,40 @@ func ComputerAddrs() ([]string, error) {
 }
 
 // interfaces returns the addresses of this computer, and those of interfaces that lead nowhere else. Where they cannot
-// be read, nothing counts as own or hidden: then an address is told once somebody has dialled it.
-func interfaces() (own, hidden map[netip.Addr]bool) {
-	own, hidden, _ = readInterfaces()
-	return own, hidden
+// be read, nothing counts as own or hidden: then an address is told once somebody has dialled it. nets are the ranges of
+// own.
+func interfaces() (own, hidden map[netip.Addr]bool, nets []netip.Prefix) {
+	own, hidden, nets, _ = readInterfaces()
+	return own, hidden, nets
 }
 
-func readInterfaces() (own, hidden map[netip.Addr]bool, err error) {
+func readInterfaces() (own, hidden map[netip.Addr]bool, nets []netip.Prefix, err error) {
 	own, hidden = make(map[netip.Addr]bool), make(map[netip.Addr]bool)
 	all, err := net.Interfaces()
 	if err != nil {
-		return own, hidden, err
+		return own, hidden, nil, err
 	}
 	for _, i := range all {
 		addrs, err := i.Addrs()
 		if err != nil {
 			continue
 		}
-		to := own
+		to, bridge := own, false
 		if slices.ContainsFunc(bridges, func(prefix string) bool { return strings.HasPrefix(i.Name, prefix) }) {
-			to = hidden
+			to, bridge = hidden, true
 		}
 		for _, a := range addrs {
 			if n, ok := a.(*net.IPNet); ok {
 				if ip, ok := netip.AddrFromSlice(n.IP); ok {
 					to[ip.Unmap()] = true
+					if ones, _ := n.Mask.Size(); !bridge {
+						nets = append(nets, prefixOf(ip.Unmap(), ones))
+					}
 				}
 			}
 		}
 	}
-	return own, hidden, nil
+	return own, hidden, nets, nil
 }
 
 // circuit reports an address that leads through a relay.

@@ -66,9 +66,11 @@ type Finding struct {
 	By attest.Key
 	At time.Time
 	OK bool
+
+	From string
 }
 
-func (f Finding) inner() finding { return finding{f.By, f.At, f.OK} }
+func (f Finding) inner() finding { return finding{f.By, f.At, f.OK, f.From} }
 
 // Evidence is what the verdict depends on.
 type Evidence struct {
@@ -81,6 +83,11 @@ type Evidence struct {
 	Relays    []attest.Key
 	Met       time.Time
 	NobodyOwn bool
+	Outside   bool // peers beyond the LANs are there
+	Lasts     bool // the inbound connection is still there
+	Ranges    int  // that peers dial from
+	Servers   int
+	Doubt     time.Time
 }
 
 // Judge returns the verdict.
@@ -88,6 +95,7 @@ func Judge(e Evidence, now time.Time) Reach {
 	in := evidence{
 		forced: e.Forced, lan: e.LAN, own: e.Own, records: make(map[string]record), inbound: e.Inbound.inner(),
 		punched: e.Punched.inner(), relays: e.Relays, met: e.Met, nobodyOwn: e.NobodyOwn,
+		outside: e.Outside, lasts: e.Lasts, crowd: crowd{e.Servers, e.Ranges, e.Doubt},
 	}
 	for a, fs := range e.Found {
 		in.records[a] = records(fs)
@@ -104,7 +112,9 @@ func records(fs []Finding) record {
 }
 
 // Due returns when an address is asked about next.
-func Due(fs []Finding, now time.Time, servers int) time.Time { return records(fs).due(now, servers) }
+func Due(fs []Finding, now time.Time, servers, ranges int) time.Time {
+	return records(fs).due(now, crowd{servers: servers, ranges: ranges})
+}
 
 // Sightings remembers how others see this peer.
 type Sightings struct{ s sightings }

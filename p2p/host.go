@@ -162,7 +162,13 @@ func (h *Host) connected(n network.Network, c network.Conn) {
 	h.pingNew(c.RemotePeer())
 }
 
-func (h *Host) disconnected(_ network.Network, c network.Conn) { h.paths.closed(c) }
+func (h *Host) disconnected(_ network.Network, c network.Conn) {
+	h.paths.closed(c)
+	if h.reach != nil {
+		h.reach.lose(c, time.Now())
+		h.reach.poke()
+	}
+}
 
 // testnet reports a test network: its peers may share a machine, so loopback addresses are used and told.
 func (o *Options) testnet() bool { return market.IsTestNetwork(o.Network) }

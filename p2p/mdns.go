@@ -98,7 +98,7 @@ func (n *neighbours) addrs() []ma.Multiaddr {
 	if err != nil {
 		return nil
 	}
-	_, hidden := interfaces()
+	_, hidden, _ := interfaces()
 	all = slices.DeleteFunc(all, func(m ma.Multiaddr) bool {
 		ip, ok := addrIP(m)
 		return !ok || local(m) || hidden[ip] || kindOf(m) > kindQUIC

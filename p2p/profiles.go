@@ -18,8 +18,8 @@ type Profile string
 // The profiles.
 const (
 	Hub      Profile = "hub"      // publicly reachable: also bootstrap, DHT server and relay of bid topics
-	Provider Profile = "provider" // sells, or both sells and buys
-	Light    Profile = "light"    // only buys: serves no DHT and subscribes to no topic
+	Provider Profile = "provider" // any peer that stays, whether it sells or not: a client of the DHT until others can dial it, then a hub
+	Light    Profile = "light"    // there for one job, or wants it so: serves no DHT and subscribes to no topic
 	Testnet  Profile = "testnet"  // many peers on one machine
 )
 

@@ -23,6 +23,9 @@ const openWiden = 12 * time.Second
 // ErrProtocol means that a peer was reached but speaks no common version of a protocol.
 var ErrProtocol = errors.New("no common protocol version")
 
+// ErrMajor is an [ErrProtocol] of a peer that speaks another major version of the protocol, and not no version at all.
+var ErrMajor = fmt.Errorf("%w", ErrProtocol)
+
 // Protocol is the name, version and limits of one service. All fields must be set: a limit of zero would allow nothing.
 // Sizes of frames are bounded by [MaxFrame]; a service that expects less checks for less.
 type Protocol struct {
@@ -218,7 +221,7 @@ func (h *Host) explain(key attest.Key, p Protocol) error {
 	}
 	newest := slices.Max(majors)
 	if newest < p.Major {
-		return fmt.Errorf("%w: %s speaks %s/%d and is too old, this peer speaks %d", ErrProtocol, key.Short(), p.Name, newest, p.Major)
+		return fmt.Errorf("%w: %s speaks %s/%d and is too old, this peer speaks %d", ErrMajor, key.Short(), p.Name, newest, p.Major)
 	}
-	return fmt.Errorf("%w: %s speaks %s/%d, this peer speaks %d and is too old", ErrProtocol, key.Short(), p.Name, newest, p.Major)
+	return fmt.Errorf("%w: %s speaks %s/%d, this peer speaks %d and is too old", ErrMajor, key.Short(), p.Name, newest, p.Major)
 }

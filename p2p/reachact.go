@@ -81,7 +81,7 @@ func (r *reacher) restand(now time.Time) bool {
 	s.worked, s.failed = set(v.Worked), set(v.Failed)
 	if now.Sub(r.ifaces) >= ifacesEvery {
 		r.ifaces = now
-		s.own, s.hidden = interfaces()
+		s.own, s.hidden, s.nets = interfaces()
 		ownToo(s.own, r.h.host.Network().ListenAddresses())
 	}
 	r.mu.Unlock()

@@ -21,26 +21,61 @@ const (
 	maxSilent    = 256         // peers and addresses that such a wait is kept for
 )
 
+// server is a peer that can dial back.
+type server struct {
+	id      peer.ID
+	key     attest.Key
+	from    string // its address range
+	outside bool   // it is beyond this peer's LANs
+	private bool   // its address is of a LAN
+}
+
 // servers returns the connected peers that can dial back. One in the same LAN sees nothing of the router.
-func (r *reacher) servers(conns []network.Conn) []peer.ID {
+func (r *reacher) servers(conns []network.Conn) []server {
 	if r.dialBacks == nil {
 		return nil
 	}
-	var out []peer.ID
+	var out []server
+	s := r.standing.Load()
 	for _, c := range conns {
 		id, m := c.RemotePeer(), c.RemoteMultiaddr()
-		if circuit(m) || manet.IsIPLoopback(m) || !r.lan && !manet.IsPublicAddr(m) || slices.Contains(out, id) {
+		known := slices.ContainsFunc(out, func(o server) bool { return o.id == id })
+		if circuit(m) || manet.IsIPLoopback(m) || !r.lan && !manet.IsPublicAddr(m) || known {
 			continue
 		}
 		spoken, err := r.h.host.Peerstore().SupportsProtocols(id, autonatv2.DialProtocol)
-		if err == nil && len(spoken) > 0 {
-			out = append(out, id)
+		if err != nil || len(spoken) == 0 {
+			continue
+		}
+		if key, err := KeyOf(id); err == nil {
+			out = append(out, server{id, key, AddrRange(m.String(), SiteV4, SiteV6), s.outside(m), !global(m)})
 		}
 		if len(out) == maxServers {
 			break
 		}
 	}
 	return out
+}
+
+// crowdOf counts servers and their address ranges.
+func crowdOf(servers []server, doubt time.Time) crowd {
+	seen := make(map[string]bool)
+	for _, s := range servers {
+		seen[s.from] = true
+	}
+	return crowd{servers: len(servers), ranges: len(seen), doubt: doubt}
+}
+
+// fit reports whether a server's word about an address means anything: on a network with outside peers these alone dial
+// what is not of a LAN, since a neighbour's packets may turn round in the router, and neighbours alone dial what is.
+func (s server) fit(addr ma.Multiaddr, outside bool) bool {
+	switch {
+	case !outside:
+		return true
+	case global(addr):
+		return s.outside
+	}
+	return s.private
 }
 
 // ownAddrs returns the addresses that others should be able to dial: those of the options, else those of the interfaces,
@@ -68,13 +103,12 @@ func (r *reacher) ownAddrs(now time.Time) []ma.Multiaddr {
 
 // dialBack is one address and who is to dial it.
 type dialBack struct {
-	addr   ma.Multiaddr
-	server peer.ID
-	key    attest.Key
+	addr ma.Multiaddr
+	server
 }
 
 // dueDialBacks picks what is to be dialled now, and by whom, and notes it as under way. The lock is held.
-func (r *reacher) dueDialBacks(now time.Time, own []ma.Multiaddr, servers []peer.ID) []dialBack {
+func (r *reacher) dueDialBacks(now time.Time, own []ma.Multiaddr, servers []server) []dialBack {
 	var out []dialBack
 	busy := make(map[peer.ID]int)
 	for _, id := range r.dialing {
@@ -83,33 +117,44 @@ func (r *reacher) dueDialBacks(now time.Time, own []ma.Multiaddr, servers []peer
 	for _, m := range own {
 		a := m.String()
 		rec := r.ev.records[a].fresh(now)
-		ready := slices.DeleteFunc(slices.Clone(servers), func(id peer.ID) bool { return now.Before(r.silent[a+string(id)]) })
-		if _, ok := r.dialing[a]; ok || len(r.dialing) >= maxDialBacks || len(ready) == 0 || now.Before(rec.due(now, len(ready))) {
+		ready := slices.DeleteFunc(slices.Clone(servers), func(s server) bool {
+			return !s.fit(m, r.ev.outside) || now.Before(r.silent[a+string(s.id)])
+		})
+		if _, ok := r.dialing[a]; ok || len(r.dialing) >= maxDialBacks || len(ready) == 0 || now.Before(rec.due(now, crowdOf(ready, r.distrust))) {
 			continue
 		}
-		best, bestAge := peer.ID(""), -1
-		var bestKey attest.Key
-		for _, id := range ready { // in no order, which spreads the dial-backs
-			key, err := KeyOf(id)
-			if err != nil || busy[id] >= perServer {
-				continue
-			}
-			age := len(rec) // of its last finding, in findings: who has none is as good as it gets
-			if i := lastBy(rec, key); i >= 0 {
-				age = len(rec) - 1 - i
-			}
-			if age > bestAge {
-				best, bestAge, bestKey = id, age, key
-			}
-		}
-		if best == "" {
+		ready = slices.DeleteFunc(ready, func(s server) bool { return busy[s.id] >= perServer })
+		if len(ready) == 0 {
 			continue
 		}
-		r.dialing[a] = best
-		busy[best]++
-		out = append(out, dialBack{m, best, bestKey})
+		best := rec.next(ready)
+		r.dialing[a] = best.id
+		busy[best.id]++
+		out = append(out, dialBack{m, best})
 	}
 	return out
+}
+
+// next picks who is to dial an address. After a failure, the peer that last could, if it has not been asked since: if it
+// still can, the failure was the other's. Else one from a place that has not been asked, then the one that was asked
+// longest ago. The servers are in no order, which spreads the dial-backs.
+func (r record) next(servers []server) server {
+	if i := r.lastOK(); i >= 0 && i < len(r)-1 && lastBy(r, r[i].by) == i {
+		if k := slices.IndexFunc(servers, func(s server) bool { return s.key == r[i].by }); k >= 0 {
+			return servers[k]
+		}
+	}
+	score := func(s server) int {
+		age := len(r) // of its last finding, in findings: who has none is as good as it gets
+		if i := lastBy(r, s.key); i >= 0 {
+			age = len(r) - 1 - i
+		}
+		if age > 0 && !slices.ContainsFunc(r, func(f finding) bool { return f.from == s.from }) {
+			age += maxFindings
+		}
+		return age
+	}
+	return slices.MaxFunc(servers, func(a, b server) int { return score(a) - score(b) })
 }
 
 // lastBy returns the index of the newest finding of that peer, -1 for none.
@@ -130,7 +175,7 @@ func (r *reacher) haveDialled(b dialBack) {
 	}
 	go func() { // ends with the host's context, which Close waits for
 		defer r.h.running.Done()
-		ok, err := r.dialBacks.request(r.h.ctx, b.server, b.addr)
+		ok, err := r.dialBacks.request(r.h.ctx, b.id, b.addr)
 		now := time.Now()
 		r.mu.Lock()
 		delete(r.dialing, a)
@@ -139,9 +184,9 @@ func (r *reacher) haveDialled(b dialBack) {
 			if len(r.silent) >= maxSilent {
 				clear(r.silent)
 			}
-			r.silent[a+string(b.server)] = now.Add(silentFor)
+			r.silent[a+string(b.id)] = now.Add(silentFor)
 		default:
-			r.ev.records[a] = r.ev.records[a].add(finding{by: b.key, at: now, ok: ok})
+			r.ev.records[a] = r.ev.records[a].add(finding{by: b.key, at: now, ok: ok, from: b.from})
 		}
 		r.mu.Unlock()
 		result := "worked"

@@ -23,10 +23,11 @@ func (r *reacher) gather(now time.Time, conns []network.Conn, own []ma.Multiaddr
 			delete(r.ev.records, a)
 		}
 	}
+	r.metOutside(now, conns)
 	// While this peer is direct the library looks after no relay, so that what it last said may be long out of date.
 	r.live = slices.DeleteFunc(slices.Clone(r.circuit), func(m ma.Multiaddr) bool {
 		id, ok := relayOf(m)
-		return !ok || r.h.host.Network().Connectedness(id) != network.Connected
+		return !ok || r.h.host.Network().Connectedness(id) != network.Connected || r.ev.outside && !reachesOut(m)
 	})
 	r.ev.relays = r.ev.relays[:0]
 	for _, id := range relaysOf(r.live) {
@@ -34,13 +35,8 @@ func (r *reacher) gather(now time.Time, conns []network.Conn, own []ma.Multiaddr
 			r.ev.relays = append(r.ev.relays, key)
 		}
 	}
-	udp, tcp := wireOf(conns)
-	if udp {
-		r.udp = WireOpen
-	}
-	if tcp {
-		r.tcp = WireOpen
-	}
+	r.weighWires(now, conns)
+	r.ev.lasts = false
 	if !r.lan || r.ev.forced != market.ReachUnknown {
 		return
 	}
@@ -53,8 +49,10 @@ func (r *reacher) gather(now time.Time, conns []network.Conn, own []ma.Multiaddr
 			return o.Stat().Direction == network.DirOutbound
 		})
 		if key, err := KeyOf(c.RemotePeer()); err == nil && !first {
-			r.ev.inbound = finding{by: key, at: now, ok: true}
-			return
+			if opened := c.Stat().Opened; !r.ev.lasts || opened.After(r.ev.inbound.at) {
+				r.ev.inbound = finding{by: key, at: opened, ok: true}
+			}
+			r.ev.lasts = true
 		}
 	}
 }

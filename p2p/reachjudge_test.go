@@ -14,10 +14,20 @@ import (
 
 func key(i byte) attest.Key { return attest.Key{31: i} }
 
+// liars returns failures of the last n seconds, each from another place.
+func liars(now time.Time, n byte) []p2p.Finding {
+	var out []p2p.Finding
+	for i := range n {
+		out = append(out, p2p.Finding{By: key(100 + i), At: now.Add(-time.Duration(n-i) * time.Second), From: string('a' + rune(i))})
+	}
+	return out
+}
+
 func TestJudge(t *testing.T) {
 	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	const quic, tcp = "/ip4/9.9.9.9/udp/4711/quic-v1", "/ip4/9.9.9.9/tcp/4711"
+	const near = "/ip4/192.168.1.5/tcp/4711"
 	own := []string{quic, tcp}
 	yes := func(by byte, d time.Duration) p2p.Finding { return p2p.Finding{By: key(by), At: ago(d), OK: true} }
 	no := func(by byte, d time.Duration) p2p.Finding { return p2p.Finding{By: key(by), At: ago(d)} }
@@ -50,7 +60,7 @@ func TestJudge(t *testing.T) {
 		},
 		{
 			"three failures end it", p2p.Evidence{Own: []string{quic}, Met: ago(time.Hour), Found: found{
-				quic: {yes(1, time.Minute), no(2, 22*time.Second), no(2, 11*time.Second), no(1, time.Second)},
+				quic: {yes(1, 10*time.Minute), no(2, 22*time.Second), no(2, 11*time.Second), no(1, time.Second)},
 			}},
 			p2p.Reach{
 				Verdict: market.ReachNone, CheckedAt: ago(time.Second), Witnesses: []attest.Key{key(1), key(2)}, Failed: []string{quic},
@@ -122,6 +132,65 @@ func TestJudge(t *testing.T) {
 			p2p.Reach{Verdict: market.ReachDirect, CheckedAt: ago(time.Second), Witnesses: []attest.Key{key(8)}},
 		},
 		{
+			"found by dialling, all failed before a neighbour came", p2p.Evidence{LAN: true, Own: []string{near}, Met: ago(time.Hour), Inbound: yes(8, time.Second), Lasts: true,
+				Found: found{near: {no(1, time.Minute)}}},
+			p2p.Reach{Verdict: market.ReachDirect, CheckedAt: ago(time.Second), Witnesses: []attest.Key{key(8)}, Failed: []string{near}},
+		},
+		{
+			"a neighbour's connection does not outlast failures", p2p.Evidence{LAN: true, Own: []string{near}, Met: ago(time.Hour), Inbound: yes(8, time.Minute), Lasts: true,
+				Found: found{near: {no(1, time.Second)}}},
+			p2p.Reach{Verdict: market.ReachNone, CheckedAt: ago(time.Second), Witnesses: []attest.Key{key(1)}, Failed: []string{near}},
+		},
+		{
+			"a neighbour's connection of long ago that lasts", p2p.Evidence{LAN: true, Own: []string{near}, Met: ago(9 * time.Hour), Inbound: yes(8, 8*time.Hour), Lasts: true},
+			p2p.Reach{Verdict: market.ReachDirect, CheckedAt: ago(8 * time.Hour), Witnesses: []attest.Key{key(8)}},
+		},
+		{
+			"a neighbour's connection proves nothing to outside peers", p2p.Evidence{LAN: true, Outside: true, Own: own, Met: ago(time.Minute), Inbound: yes(8, time.Second), Lasts: true},
+			p2p.Reach{Verdict: market.ReachNone, CheckedAt: now},
+		},
+		{
+			"a neighbour's dial-back proves nothing to outside peers", p2p.Evidence{LAN: true, Outside: true, Own: []string{near, quic}, Met: ago(time.Minute), Relays: []attest.Key{key(5)},
+				Found: found{near: {yes(8, time.Second)}, quic: {no(1, time.Second)}}},
+			p2p.Reach{
+				Verdict: market.ReachRelayed, CheckedAt: now, Witnesses: []attest.Key{key(5)}, Relays: []attest.Key{key(5)}, Worked: []string{near}, Failed: []string{quic},
+			},
+		},
+		{
+			"without outside peers it does", p2p.Evidence{LAN: true, Own: []string{near, quic}, Met: ago(time.Minute),
+				Found: found{near: {yes(8, time.Second)}, quic: {no(1, time.Second)}}},
+			p2p.Reach{Verdict: market.ReachDirect, CheckedAt: ago(time.Second), Witnesses: []attest.Key{key(8)}, Worked: []string{near}, Failed: []string{quic}},
+		},
+		{
+			"a failure at a neighbour's does not count with outside peers", p2p.Evidence{LAN: true, Outside: true, Own: []string{near, quic}, Met: ago(30 * time.Second),
+				Found: found{near: {no(8, time.Second)}}},
+			p2p.Reach{Failed: []string{near}},
+		},
+		{
+			"liars of one place", p2p.Evidence{Own: []string{quic}, Met: ago(time.Hour), Servers: 7, Ranges: 3, Found: found{
+				quic: {yes(1, 11*time.Minute), no(2, 5*time.Second), no(3, 4*time.Second), no(4, 3*time.Second), no(5, 2*time.Second), no(6, time.Second)},
+			}},
+			p2p.Reach{Verdict: market.ReachDirect, CheckedAt: ago(11 * time.Minute), Witnesses: []attest.Key{key(1)}, Worked: []string{quic}},
+		},
+		{
+			"any number of liars cannot push out a success", p2p.Evidence{Own: []string{quic}, Met: ago(time.Hour), Servers: 30, Ranges: 30, Found: found{
+				quic: append([]p2p.Finding{yes(1, 9*time.Minute)}, liars(now, 20)...),
+			}},
+			p2p.Reach{Verdict: market.ReachDirect, CheckedAt: ago(9 * time.Minute), Witnesses: []attest.Key{key(1)}, Worked: []string{quic}},
+		},
+		{
+			"a burst of losses makes older successes weigh less", p2p.Evidence{Own: []string{quic}, Met: ago(time.Hour), Servers: 7, Ranges: 3, Doubt: ago(time.Minute), Found: found{
+				quic: append([]p2p.Finding{yes(1, 9*time.Minute)}, liars(now, 3)...),
+			}},
+			p2p.Reach{Verdict: market.ReachNone, CheckedAt: ago(time.Second), Witnesses: []attest.Key{key(102), key(101), key(100)}, Failed: []string{quic}},
+		},
+		{
+			"one failure of an address that nobody has dialled, with more to ask", p2p.Evidence{Own: []string{quic}, Met: ago(30 * time.Second), Servers: 7, Ranges: 3, Found: found{
+				quic: {no(2, time.Second)},
+			}},
+			p2p.Reach{},
+		},
+		{
 			"inbound proves nothing on a public network", p2p.Evidence{Own: own, Met: ago(time.Minute), Inbound: yes(8, time.Second)},
 			p2p.Reach{Verdict: market.ReachNone, CheckedAt: now},
 		},
@@ -164,15 +233,17 @@ func TestDue(t *testing.T) {
 		want    time.Duration // from now
 	}{
 		{"never asked", nil, 1, 0},
-		{"worked", []p2p.Finding{f(true, time.Minute)}, 3, 14 * time.Minute},
+		{"worked", []p2p.Finding{f(true, time.Minute)}, 3, 4 * time.Minute},
 		{"worked and then failed", []p2p.Finding{f(true, time.Minute), f(false, time.Second)}, 3, 9 * time.Second},
 		{"failed with one, two more to ask", []p2p.Finding{f(false, time.Second)}, 3, 0},
 		{"failed with the only one", []p2p.Finding{f(false, time.Second)}, 1, 5*time.Minute - time.Second},
-		{"failed with three", []p2p.Finding{f(false, 3*time.Second), f(false, 2*time.Second), f(false, time.Second)}, 9, 5*time.Minute - time.Second},
+		{"failed with three", []p2p.Finding{f(false, 3*time.Second), f(false, 2*time.Second), f(false, time.Second)}, 3, 5*time.Minute - time.Second},
+		{"failed with three, more to ask", []p2p.Finding{f(false, 3*time.Second), f(false, 2*time.Second), f(false, time.Second)}, 9, 29 * time.Second},
+		{"failed often after it worked", append([]p2p.Finding{f(true, time.Minute)}, liars(now, 4)...), 9, time.Minute - time.Second},
 		{"all forgotten", []p2p.Finding{f(true, 2*time.Hour)}, 3, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if d := p2p.Due(tt.found, now, tt.servers).Sub(now); d != tt.want {
+			if d := p2p.Due(tt.found, now, tt.servers, 1).Sub(now); d != tt.want {
 				t.Errorf("due in %v, want %v", d, tt.want)
 			}
 		})

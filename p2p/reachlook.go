@@ -74,22 +74,6 @@ func whatItSees(ctx context.Context, c transport.CapableConn) (ma.Multiaddr, err
 	return m, nil
 }
 
-// wireOf returns what the connections of now say about UDP and TCP: whatever another computer was reached with is open.
-func wireOf(conns []network.Conn) (udp, tcp bool) {
-	for _, c := range conns {
-		m := c.RemoteMultiaddr()
-		if circuit(m) || manet.IsIPLoopback(m) {
-			continue
-		}
-		if isUDP(m) {
-			udp = true
-		} else {
-			tcp = true
-		}
-	}
-	return udp, tcp
-}
-
 // lookOuts looks out by the kinds of packet of which nothing is known, or, where others cannot dial this peer, of which
 // nobody has said yet how they arrive.
 func (r *reacher) lookOuts(now time.Time, conns []network.Conn) {
@@ -97,6 +81,7 @@ func (r *reacher) lookOuts(now time.Time, conns []network.Conn) {
 		return
 	}
 	seen := r.seen.addrs(now)
+	s := r.standing.Load()
 	listens := r.h.host.Network().ListenAddresses()
 	for _, k := range []kind{kindQUIC, kindTCP} {
 		is := func(m ma.Multiaddr) bool { return kindOf(m) == k }
@@ -110,7 +95,7 @@ func (r *reacher) lookOuts(now time.Time, conns []network.Conn) {
 		start := due && (needed || wire != WireOpen)
 		var targets []target
 		if start {
-			if targets = r.targets(conns, k); len(targets) > 0 {
+			if targets = r.targets(conns, k, s); len(targets) > 0 {
 				r.looked[k] = now
 			}
 		}
@@ -129,8 +114,9 @@ type target struct {
 	addr ma.Multiaddr
 }
 
-// targets returns connected peers to look out to, and an address of this kind of each.
-func (r *reacher) targets(conns []network.Conn, k kind) []target {
+// targets returns connected peers to look out to, and an address of this kind of each; with peers beyond
+// the LANs, these alone. The lock is held.
+func (r *reacher) targets(conns []network.Conn, k kind, s *standing) []target {
 	var out []target
 	for _, c := range conns {
 		m := c.RemoteMultiaddr()
@@ -141,7 +127,8 @@ func (r *reacher) targets(conns []network.Conn, k kind) []target {
 		}
 		for _, addr := range r.h.dialable(r.h.host.Peerstore().Addrs(c.RemotePeer())) {
 			// Of the connection's own family: that one leaves this network, the other may not.
-			if kindOf(addr) == k && addr[0].Code() == m[0].Code() && (r.lan || manet.IsPublicAddr(addr)) {
+			if kindOf(addr) == k && addr[0].Code() == m[0].Code() && (r.lan || manet.IsPublicAddr(addr)) &&
+				(!r.ev.outside || s.outside(addr)) {
 				out = append(out, target{c.RemotePeer(), addr})
 				break
 			}
@@ -168,12 +155,8 @@ func (r *reacher) tryWire(k kind, targets []target) {
 		}
 	}
 	r.mu.Lock()
-	switch {
-	case r.h.ctx.Err() != nil:
-	case k == kindQUIC:
-		r.udp = wire
-	default:
-		r.tcp = wire
+	if r.h.ctx.Err() == nil {
+		r.setWire(k, wire, time.Now())
 	}
 	r.mu.Unlock()
 	r.poke()

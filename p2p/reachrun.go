@@ -44,31 +44,37 @@ type reacher struct {
 	wake      chan struct{}
 	standing  atomic.Pointer[standing]
 
-	mu      sync.Mutex
-	ev      evidence
-	circuit []ma.Multiaddr // addresses through the relays that hold a place, as the library last said
-	live    []ma.Multiaddr // those through connected ones
-	current Reach
-	change  chan struct{}
-	keep    time.Time            // until then an unknown verdict does not replace a known one
-	dialing map[string]peer.ID   // address → who is to dial it
-	silent  map[string]time.Time // address and peer → not before
-	udp     Wire
-	tcp     Wire
-	looked  map[kind]time.Time // when a look out began last
-	emitted network.Reachability
-	ifaces  time.Time
+	mu                  sync.Mutex
+	ev                  evidence
+	circuit             []ma.Multiaddr // addresses through the relays that hold a place, as the library last said
+	live                []ma.Multiaddr // those through connected ones
+	current             Reach
+	change              chan struct{}
+	keep                time.Time            // until then an unknown verdict does not replace a known one
+	dialing             map[string]peer.ID   // address → who is to dial it
+	silent              map[string]time.Time // address and peer → not before
+	udp                 Wire
+	tcp                 Wire
+	looked              map[kind]time.Time // when a look out began last
+	emitted             network.Reachability
+	ifaces              time.Time
+	outside             time.Time          // when a peer beyond the LANs was last connected
+	lost                []loss             // the connections that ended lately, oldest first
+	doubted             time.Time          // when all was last doubted at once
+	distrust, refreshed time.Time          // since when older findings weigh less; when somebody last asked for that
+	pending             bool               // it is to be doubted again, as soon as that may be
+	proofs              map[kind]time.Time // when packets of the kind last got through
 }
 
 // newReacher is called before the library's host exists.
 func newReacher(o *Options) *reacher {
 	r := &reacher{
 		lan: o.LAN, seen: &sightings{}, wake: make(chan struct{}, 1), change: make(chan struct{}),
-		dialing: make(map[string]peer.ID), silent: make(map[string]time.Time), looked: make(map[kind]time.Time),
+		dialing: make(map[string]peer.ID), silent: make(map[string]time.Time), looked: make(map[kind]time.Time), proofs: make(map[kind]time.Time),
 		ev: evidence{forced: o.Reach, lan: o.LAN, records: make(map[string]record)},
 	}
 	s := standing{everything: o.testnet(), lan: o.LAN, fixed: parseAll(o.Announce), verdict: o.Reach}
-	s.own, s.hidden = interfaces()
+	s.own, s.hidden, s.nets = interfaces()
 	ownToo(s.own, parseAll(o.Listen))
 	r.standing.Store(&s)
 	return r
@@ -98,7 +104,7 @@ func (r *reacher) start(h *Host, o *Options) error {
 	}
 	r.relays = newRelayService(h.ctx, h.host, o, h.metrics)
 	r.sub = sub
-	r.holder, err = holdRelays(h.host, &relayFinder{host: h.host, network: o.Network})
+	r.holder, err = holdRelays(h.host, &relayFinder{host: h.host, network: o.Network, outside: func(m ma.Multiaddr) bool { return r.standing.Load().outside(m) }})
 	return err
 }
 
@@ -203,6 +209,8 @@ func (r *reacher) recheck() {
 	r.mu.Lock()
 	r.ev = evidence{forced: r.ev.forced, lan: r.ev.lan, records: make(map[string]record)}
 	r.udp, r.tcp = "", ""
+	r.outside, r.lost, r.pending = time.Time{}, nil, false
+	clear(r.proofs)
 	r.keep = time.Now().Add(keepVerdict)
 	r.ifaces = time.Time{}
 	clear(r.silent)
@@ -218,6 +226,8 @@ func (r *reacher) look(now time.Time) {
 	own := r.ownAddrs(now)
 	r.mu.Lock()
 	r.gather(now, conns, own)
+	r.notice(now, conns)
+	r.ev.crowd = crowdOf(slices.DeleteFunc(slices.Clone(servers), func(s server) bool { return r.ev.outside && !s.outside }), r.distrust)
 	verdict := judge(r.ev, now)
 	verdict.UDP, verdict.TCP = r.udp, r.tcp
 	moved, other := r.adopt(verdict, now)

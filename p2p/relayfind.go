@@ -33,7 +33,8 @@ const (
 type relayFinder struct {
 	host    host.Host
 	network string
-	known   map[peer.ID]knownRelay // used by one goroutine of the library at a time
+	outside func(ma.Multiaddr) bool // whether a peer at that address is beyond this peer's LANs
+	known   map[peer.ID]knownRelay  // used by one goroutine of the library at a time
 }
 
 // knownRelay is a peer that relayed when it was last connected. The library forgets what a peer spoke a minute after it
@@ -87,10 +88,12 @@ const (
 	rankBulk             // straight, and lets bulk data pass
 )
 
-// look returns connected relays, and those that are remembered.
+// look returns connected relays, and those that are remembered; with peers beyond the LANs, none that only neighbours can
+// dial.
 func (f *relayFinder) look(h host.Host, now time.Time) []candidate {
 	var out []candidate
 	store := h.Peerstore()
+	beyond := slices.ContainsFunc(h.Network().Conns(), func(c network.Conn) bool { return f.outside(c.RemoteMultiaddr()) })
 	for _, c := range h.Network().Conns() {
 		id := c.RemotePeer()
 		spoken, err := store.SupportsProtocols(id, proto.ProtoIDv2Hop, bulkRelayID(f.network))
@@ -107,6 +110,7 @@ func (f *relayFinder) look(h host.Host, now time.Time) []candidate {
 		switch {
 		case now.Sub(k.seen) >= relayKnownLife:
 			delete(f.known, id)
+		case beyond && !slices.ContainsFunc(k.addrs, global): // a neighbour, whom nobody else can dial either
 		case k.seen.Equal(now):
 			out = append(out, candidate{peer.AddrInfo{ID: id, Addrs: k.addrs}, k.rank})
 		case h.Network().Connectedness(id) == network.NotConnected && len(k.addrs) > 0 && !now.Before(k.next):

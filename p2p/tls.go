@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 	"time"
@@ -68,8 +69,11 @@ func (c *certificate) load() error {
 		return err
 	}
 	cert, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return err // it names the file
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%s with the key in %s: %w", c.certFile, c.keyFile, err)
 	}
 	c.cert, c.changed, c.looked = &cert, info.ModTime(), time.Now()
 	return nil

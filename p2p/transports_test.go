@@ -169,8 +169,8 @@ func TestRenewedCertificateIsServed(t *testing.T) {
 		}
 		time.Sleep(p2p.CertLook + time.Second)
 		serves(2, "while the file is written")
-		if _, err := p2p.LoadTLS(certFile, keyFile); err == nil {
-			t.Error("LoadTLS of half a file: no error")
+		if _, err := p2p.LoadTLS(certFile, keyFile); err == nil || !strings.Contains(err.Error(), certFile) {
+			t.Errorf("LoadTLS of half a file: %v, want an error that names it", err)
 		}
 		if _, err := p2p.LoadRoots(certFile); err == nil {
 			t.Error("LoadRoots of half a file: no error")

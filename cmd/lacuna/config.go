@@ -83,6 +83,9 @@ func (c *cli) setConfig(key, value string) error {
 		return err
 	}
 	if err := config.Set(h.ConfigFile(), map[string]string{key: value}); err != nil {
+		if errors.Is(err, config.ErrByHand) {
+			return byHand(err, h.ConfigFile())
+		}
 		return usageError("every key with its meaning: lacuna config show", "%w", err)
 	}
 	v := struct {
@@ -100,6 +103,11 @@ func (c *cli) setConfig(key, value string) error {
 		c.say("the running peer reads it at its next start: lacuna down && lacuna up -d")
 	}
 	return nil
+}
+
+// byHand says how a config file that only a person can change is changed.
+func byHand(err error, file string) error {
+	return usageError("write each section as a block, one key per line, and try again; or edit by hand: "+file, "%w", err)
 }
 
 // config returns the values in force; faults are errors of usage. Overrides are those of config.Load.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"sort"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/market/auction"
+	"github.com/lacuna-network/lacuna/node/api"
 	"github.com/lacuna-network/lacuna/node/renter"
 )
 
@@ -17,7 +19,9 @@ type course struct {
 	c      *cli
 	screen *screen
 
+	bids     int // announced since the last award
 	heard    int // peers that could hear the last bid
+	peers    int // connected when the job ended; 0 = none, or not looked
 	offers   map[attest.Key]renter.OfferEvent
 	declines map[attest.Key]renter.DeclineEvent
 	state    renter.JobState
@@ -39,10 +43,7 @@ func (t *course) event(e renter.Event) error {
 	case e.Kind == renter.EvState && e.Job != nil:
 		t.jobState(*e.Job, say)
 	case e.Kind == renter.EvBid && e.Bid != nil:
-		clear(t.offers)
-		clear(t.declines)
-		t.heard = e.Bid.Heard
-		say("bid", "%s out to %s, offers close in %s", e.Bid.ID.Short(), count(e.Bid.Heard, "peer"), millis(e.Bid.WindowMS))
+		t.bid(*e.Bid, say)
 	case e.Kind == renter.EvOffer && e.Offer != nil:
 		t.offers[e.Offer.Peer] = *e.Offer
 		say("offer", "%s", t.offer(*e.Offer))
@@ -54,6 +55,7 @@ func (t *course) event(e renter.Event) error {
 	case e.Kind == renter.EvUnreached && e.Unreached != nil:
 		say("passed", "%s over: %s; nothing was signed", t.c.peer(e.Unreached.Peer), words(e.Unreached.Reason))
 	case e.Kind == renter.EvAward && e.Award != nil:
+		t.bids = 0
 		say("award", "%s", t.award(*e.Award))
 	case e.Kind == renter.EvTransfer && e.Transfer != nil:
 		t.screen.status(fmt.Sprintf("%s %s of %s", e.Transfer.What, market.FormatBytes(e.Transfer.Done), market.FormatBytes(e.Transfer.Total)))
@@ -77,6 +79,32 @@ func (t *course) event(e renter.Event) error {
 		t.reputation(*e.Reputation, say)
 	}
 	return nil
+}
+
+// bid begins a new list of answers. A bid that is announced again is told only where something changed.
+func (t *course) bid(b renter.BidEvent, say func(what, format string, args ...any)) {
+	same := t.bids > 0 && b.Heard == t.heard && len(t.offers)+len(t.declines) == 0
+	clear(t.offers)
+	clear(t.declines)
+	t.bids++
+	t.heard = b.Heard
+	switch {
+	case same:
+	case b.Heard == 0:
+		say("bid", "%s out, nobody hears it yet; it is announced again until somebody does", b.ID.Short())
+	default:
+		say("bid", "%s out to %s, offers close in %s", b.ID.Short(), count(b.Heard, "peer"), millis(b.WindowMS))
+	}
+}
+
+// lookAround notes how many peers are connected, for the hint about a job that nobody took.
+func (t *course) lookAround(ctx context.Context, d *api.Client, j renter.Job) {
+	if j.State != renter.JobNoOffer {
+		return
+	}
+	if st, err := d.Status(ctx); err == nil {
+		t.peers = len(st.Peers)
+	}
 }
 
 // reputation shows how a score moved, if it did.
@@ -214,7 +242,11 @@ func (t *course) whyNobody(j renter.Job) string {
 }
 
 func (t *course) noOfferHint() string {
-	if t.heard == 0 && len(t.offers) == 0 && len(t.declines) == 0 {
+	switch answers := len(t.offers) + len(t.declines); {
+	case answers > 0:
+	case t.peers > 0:
+		return "no provider of this kind is on the network now; see what is for sale: lacuna asks"
+	case t.heard == 0:
 		return noNetworkHint
 	}
 	for _, o := range t.offers {

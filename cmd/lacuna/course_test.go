@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/lacuna-network/lacuna/attest"
@@ -58,6 +59,42 @@ func TestCourse(t *testing.T) {
 			k.screen.line("%s", k.c.summary(testJob()))
 			golden(t, name, stderr.String())
 		})
+	}
+}
+
+func TestABidThatWaitsIsToldOnce(t *testing.T) {
+	k, _, stderr := newTestCourse(false)
+	bid := func(heard int) renter.Event {
+		return renter.Event{Kind: renter.EvBid, Bid: &renter.BidEvent{ID: attest.Sum([]byte("bid")), Heard: heard, WindowMS: 1000}}
+	}
+	decline := renter.Event{Kind: renter.EvDecline, Decline: &renter.DeclineEvent{Peer: key(5)}}
+	award := renter.Event{Kind: renter.EvAward, Award: &renter.AwardEvent{Peer: key(5), Offers: 1}}
+	for _, tt := range []struct {
+		name  string
+		event renter.Event
+		says  string // "" = nothing
+	}{
+		{"nobody", bid(0), "nobody hears it yet; it is announced again"},
+		{"nobody again", bid(0), ""},
+		{"one", bid(1), "out to 1 peer, "},
+		{"one again", bid(1), ""},
+		{"one declines", decline, "decline"},
+		{"one again, and the list of answers begins anew", bid(1), "out to 1 peer, "},
+		{"an award", award, "award"},
+		{"for the rest of the job", bid(1), "out to 1 peer, "},
+		{"nobody any more", bid(0), "nobody hears it yet"},
+	} {
+		stderr.Reset()
+		if err := k.event(tt.event); err != nil {
+			t.Fatal(err)
+		}
+		if got := stderr.String(); (tt.says == "") != (got == "") || !strings.Contains(got, tt.says) {
+			t.Errorf("%s: says %q, want %q", tt.name, got, tt.says)
+		}
+	}
+	k.peers = 2
+	if got := k.noOfferHint(); !strings.Contains(got, "no provider of this kind is on the network now") {
+		t.Errorf("hint with connected peers is %q", got)
 	}
 }
 

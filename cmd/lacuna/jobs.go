@@ -130,6 +130,7 @@ It is 201 as well where its outputs could not be written.`,
 					return err
 				}
 			}
+			t.lookAround(cmd.Context(), d, j)
 			return t.end(j)
 		},
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lacuna-network/lacuna/node"
+	"github.com/lacuna-network/lacuna/node/config"
 	"github.com/lacuna-network/lacuna/node/home"
 	"github.com/lacuna-network/lacuna/p2p"
 )
@@ -73,6 +74,8 @@ func (c *cli) joinLater(targets []string) error {
 	case errors.Is(err, node.ErrOtherNetwork), errors.Is(err, home.ErrNetworkKeyExists):
 		return &exitError{exit: exitFailed, code: "other_network", err: err,
 			hint: "the records of a home belong to one network; take another home for this one: lacuna --home DIR join …"}
+	case errors.Is(err, config.ErrByHand):
+		return byHand(err, h.ConfigFile())
 	case err != nil:
 		return err
 	}

@@ -139,7 +139,7 @@ func (c *cli) namePeers(ctx context.Context, d *api.Client, s *market.Spec, f sp
 
 // light returns the settings of a peer that rents for the time of one job.
 func light() map[string]string {
-	return map[string]string{"provide.enabled": "false", "network.listen": "/ip4/0.0.0.0/tcp/0,/ip4/0.0.0.0/udp/0/quic-v1"}
+	return map[string]string{"provide.enabled": "false", "network.profile": "light", "network.listen": "/ip4/0.0.0.0/tcp/0,/ip4/0.0.0.0/udp/0/quic-v1"}
 }
 
 // confirm asks before a job that can cost more than rent.confirm_above, where somebody is there to answer.
@@ -225,5 +225,6 @@ func (c *cli) follow(ctx context.Context, d *api.Client, j renter.Job) error {
 	if interrupt == nil && c.interrupted.Load() {
 		return context.Canceled
 	}
+	t.lookAround(on, d, j)
 	return t.end(j)
 }

@@ -76,6 +76,7 @@ price, and why others would not. Exit code 3 if nobody would.`,
 			if err := c.printAuctions(auctions); err != nil {
 				return err
 			}
+			t.lookAround(ctx, d, j)
 			return t.end(j)
 		},
 	})

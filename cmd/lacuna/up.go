@@ -44,7 +44,7 @@ func (c *cli) upCommand() *cobra.Command {
 		Long: `Start this machine's peer in the foreground, or with -d in the background. The first
 start makes the identity and a commented config file in the home.
 
-Without --provide it is a light client: it rents, and sells nothing.
+Without --provide it rents, and sells nothing.
 
 Simulated GPUs are described in JSON, a list of objects. Only model is needed; load and
 idle are what the sensors show while it works and rests:
@@ -143,7 +143,11 @@ func (c *cli) makePrivate() error {
 	if _, err := h.MakeNetworkKey(home.DefaultNetworkKey); err != nil && !errors.Is(err, home.ErrNetworkKeyExists) {
 		return err
 	}
-	return config.Set(h.ConfigFile(), map[string]string{"network.key_file": home.DefaultNetworkKey})
+	err = config.Set(h.ConfigFile(), map[string]string{"network.key_file": home.DefaultNetworkKey})
+	if errors.Is(err, config.ErrByHand) {
+		return byHand(err, h.ConfigFile())
+	}
+	return err
 }
 
 // up runs the peer until ctx ends.

@@ -39,9 +39,10 @@ import (
 // Backend is what the routes call. A nil function answers its route with [ErrNotAvailable]; a nil Ready is always
 // ready. All of them are called from many goroutines, and end when their context does.
 type Backend struct {
-	Ready  func() error // nil = the peer serves
-	Status func(ctx context.Context) (Status, error)
-	Down   func(ctx context.Context, drain bool) error // begins to stop and returns
+	Ready   func() error // nil = the peer serves
+	Status  func(ctx context.Context) (Status, error)
+	Refresh func(ctx context.Context)                   // looks again at how others reach this peer; returns when that is known, or after a while
+	Down    func(ctx context.Context, drain bool) error // begins to stop and returns
 
 	Devices func(ctx context.Context) ([]DeviceView, error)
 	Asks    func(ctx context.Context, f AskFilter, found func(AskView) error) error

@@ -89,6 +89,11 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return call[Status](ctx, c, http.MethodGet, "/v1/status", nil)
 }
 
+// Refresh has others dial the peer again, at most once a minute, and returns it at a glance.
+func (c *Client) Refresh(ctx context.Context) (Status, error) {
+	return call[Status](ctx, c, http.MethodGet, "/v1/status?refresh=true", nil)
+}
+
 // Devices returns the peer's devices.
 func (c *Client) Devices(ctx context.Context) ([]DeviceView, error) {
 	return call[[]DeviceView](ctx, c, http.MethodGet, "/v1/devices", nil)

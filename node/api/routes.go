@@ -68,6 +68,13 @@ type (
 	}
 )
 
+func (s *Server) status(r *http.Request) (any, error) {
+	if s.o.Backend.Refresh != nil && r.URL.Query().Get("refresh") == "true" {
+		s.o.Backend.Refresh(r.Context())
+	}
+	return s.o.Backend.Status(r.Context())
+}
+
 // table returns the routes.
 func (s *Server) table() []route {
 	b := &s.o.Backend
@@ -79,8 +86,8 @@ func (s *Server) table() []route {
 		{get, "/metrics", "metrics", "Counters in Prometheus text.", nil, nil, "", formText, s.metrics},
 		{get, "/openapi.json", "openapi", "This document.", nil, nil, map[string]any{}, formJSON, s.serveOpenAPI},
 
-		{get, "/v1/status", "status", "The peer at a glance.", nil, nil, Status{}, formJSON,
-			s.json(func(r *http.Request) (any, error) { return b.Status(r.Context()) }, b.Status != nil)},
+		{get, "/v1/status", "status", "The peer at a glance; with refresh=true, after others have dialled it again.", []string{"refresh"}, nil, Status{}, formJSON,
+			s.json(s.status, b.Status != nil)},
 		{get, "/v1/devices", "devices", "Devices and what each does.", nil, nil, []DeviceView{}, formJSON,
 			s.json(func(r *http.Request) (any, error) { return list(b.Devices(r.Context())) }, b.Devices != nil)},
 		{get, "/v1/asks", "asks", "What is for sale, as it is found.", []string{"class", "model", "place", "limit", "max_price"}, nil, AskView{}, formLines,

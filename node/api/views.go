@@ -12,7 +12,7 @@ import (
 type Status struct {
 	Peer             attest.Key        `json:"peer"`
 	Network          string            `json:"network"`
-	Role             string            `json:"role"` // hub, provider, light or testnet
+	Role             string            `json:"role"` // what it does now: hub, provider or light; on a test network the profile
 	Version          string            `json:"version"`
 	PID              int               `json:"pid"`
 	Home             string            `json:"home"`

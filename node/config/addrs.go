@@ -69,14 +69,62 @@ func transport(network string, rest []string) bool {
 	}
 }
 
+// checkAnnounce reports an address that leads nobody here, on whatever network.
+func checkAnnounce(s string) error {
+	if err := checkAddr(s); err != nil {
+		return err
+	}
+	ip, port := endpoint(s)
+	switch {
+	case port == "0":
+		return fmt.Errorf("address %.120q: nobody can dial port 0", s)
+	case ip.IsUnspecified():
+		return fmt.Errorf("address %.120q: it stands for all addresses of this machine, so nobody can dial it: want the one that others dial", s)
+	case ip.IsMulticast(), ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return fmt.Errorf("address %.120q: it leads to a group, not to this machine", s)
+	}
+	return nil
+}
+
+// endpoint returns the IP address, invalid if it has a name instead, and the port of an address that checkAddr takes. The
+// port is without zeros before it.
+func endpoint(s string) (netip.Addr, string) {
+	part := strings.Split(s, "/")
+	ip, _ := netip.ParseAddr(part[2])
+	port, _ := strconv.ParseUint(part[4], 10, 16)
+	return ip.Unmap(), strconv.FormatUint(port, 10)
+}
+
+// PeerAddr splits an address that ends in /p2p/PEER into what is dialled, without that end, and the peer. The way may lead
+// through a relay: /ip4/192.0.2.1/tcp/4711/p2p/RELAY/p2p-circuit/p2p/PEER.
+func PeerAddr(s string) (addr string, peer attest.Key, err error) {
+	addr, peer, err = cutPeer(s)
+	if err != nil {
+		return "", peer, err
+	}
+	if relay, ok := strings.CutSuffix(addr, "/p2p-circuit"); ok {
+		if relay, _, err = cutPeer(relay); err != nil {
+			return "", peer, err
+		}
+		return addr, peer, checkAddr(relay)
+	}
+	return addr, peer, checkAddr(addr)
+}
+
+func cutPeer(s string) (addr string, peer attest.Key, err error) {
+	i := strings.LastIndex(s, "/p2p/") // a relay on the way is named before
+	if i < 0 {
+		return "", peer, fmt.Errorf("%.160q: want an invite (lacuna1…), or an address such as /ip4/192.0.2.1/tcp/4711/p2p/12D3KooW…", s)
+	}
+	peer, err = attest.ParseKey(s[i+len("/p2p/"):])
+	return s[:i], peer, err
+}
+
 func checkBootstrap(s string) error {
-	if strings.HasPrefix(s, "lacuna1") {
-		return nil
+	if strings.HasPrefix(s, "/") {
+		_, _, err := PeerAddr(s)
+		return err
 	}
-	addr, peer, ok := strings.Cut(s, "/p2p/")
-	if !ok || checkAddr(addr) != nil {
-		return fmt.Errorf("%.80q: want an invite (lacuna1…), or an address such as /ip4/192.0.2.1/tcp/4711/p2p/12D3KooW…", s)
-	}
-	_, err := attest.ParseKey(peer)
+	_, err := p2p.ParseInvite(s)
 	return err
 }

@@ -180,10 +180,7 @@ func Load(home string, env func(string) string, overrides map[string]string) (Co
 		}
 	}
 	c.settle()
-	if c.Network.Profile == "hub" && !c.Network.Hub {
-		errs = append(errs, errors.New("network.hub: no, but network.profile: hub; want one or the other"))
-	}
-	return c, errors.Join(errs...)
+	return c, errors.Join(append(errs, c.whole())...)
 }
 
 // readRegular reads a file, but none of the kind that may never end.
@@ -200,8 +197,21 @@ func readRegular(path string) ([]byte, error) {
 
 // Check reports everything that is wrong with the bytes of a config file; name stands in the messages.
 func Check(name string, data []byte) error {
-	c := Config{origins: map[string]string{}}
-	return c.read(name, data, c.keys())
+	c, err := parse(name, data)
+	c.settle()
+	return errors.Join(err, c.whole())
+}
+
+// parse returns the values of a config file alone as they are written, not settled, with the faults of each.
+func parse(name string, data []byte) (*Config, error) {
+	c := &Config{origins: map[string]string{}}
+	table := c.keys()
+	var errs []error
+	for _, k := range table {
+		errs = append(errs, k.set(split(k, k.def)))
+	}
+	errs = append(errs, c.read(name, data, table))
+	return c, errors.Join(errs...)
 }
 
 // read sets what stands in the file.

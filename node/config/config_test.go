@@ -118,6 +118,20 @@ func TestFaultsNameLineAndWish(t *testing.T) {
 		{"relay time", "network:\n  relay_bulk_time: 1s\n", []string{"network.relay_bulk_time: ", "want 1m to"}},
 		{"relay rate", "network:\n  relay_bulk_rate: 1kB\n", []string{"network.relay_bulk_rate: ", "at least 10kB"}},
 		{"bootstrap without a peer", "network:\n  bootstrap: [/ip4/192.0.2.1/tcp/1]\n", []string{"want an invite"}},
+		{"bootstrap by a line that is no invite", "network:\n  bootstrap: [lacuna1abc]\n", []string{"network.bootstrap: ", "not a valid invite"}},
+		{"bootstrap by a peer without an address", "network:\n  bootstrap: [/p2p/" + peer + "]\n", []string{"network.bootstrap: "}},
+		{"bootstrap through a relay without an address", "network:\n  bootstrap: [/p2p/" + peer + "/p2p-circuit/p2p/" + peer + "]\n", []string{"network.bootstrap: "}},
+		{"bootstrap through a relay without a name", "network:\n  bootstrap: [/ip4/192.0.2.1/tcp/1/p2p-circuit/p2p/" + peer + "]\n", []string{"network.bootstrap: "}},
+		{"announce everything", "network:\n  announce: [/ip4/0.0.0.0/tcp/1]\n", []string{"network.announce: ", "stands for all addresses"}},
+		{"announce everything, IPv6", "network:\n  announce: [/ip6/::/tcp/1]\n", []string{"network.announce: ", "stands for all addresses"}},
+		{"announce port 0", "network:\n  announce: [/ip4/192.0.2.1/tcp/00]\n", []string{"network.announce: ", "port 0"}},
+		{"announce a group", "network:\n  announce: [/ip4/224.0.0.1/udp/1/quic-v1]\n", []string{"network.announce: ", "a group"}},
+		{"announce loopback", "network:\n  name: our-lab\n  announce: [/ip4/127.0.0.1/tcp/1]\n", []string{"network.announce: ", "only to this machine itself", "our-lab"}},
+		{"announce localhost", "network:\n  announce: [/dns4/localhost/tcp/1]\n", []string{"network.announce: ", "only to this machine itself"}},
+		{"certificate without its key", "network:\n  tls_cert: c.pem\n", []string{"network.tls_cert and network.tls_key"}},
+		{"key without its certificate", "network:\n  tls_key: k.pem\n", []string{"network.tls_cert and network.tls_key"}},
+		{"listen twice on a port", "network:\n  listen: [/ip4/0.0.0.0/tcp/1, /ip4/127.0.0.1/tcp/1/ws]\n", []string{"network.listen: ", "overlap"}},
+		{"one of two near words", "network:\n  mdns: of\n", []string{"did you mean off?"}},
 		{"relative socket", "api:\n  socket: run/api.sock\n", []string{"api.socket: ", "want an absolute path of at most 103 bytes"}},
 		{"long socket", "api:\n  socket: /" + strings.Repeat("s", 103) + "\n", []string{"api.socket: "}},
 		{"peer id", "rent:\n  exclude: [joe]\n", []string{"rent.exclude: ", "12D3KooW"}},
@@ -281,9 +295,24 @@ func TestNetworkKeys(t *testing.T) {
 	}
 }
 
+func TestAddressesThatFit(t *testing.T) {
+	for _, tt := range []struct{ name, file string }{
+		{"loopback on a test network", "network: {name: test-a, announce: [/ip4/127.0.0.1/tcp/1, \"/ip6/::1/tcp/1\"]}"},
+		{"both families", "network: {listen: [/ip4/0.0.0.0/tcp/1, \"/ip6/::/tcp/1\", /ip4/0.0.0.0/udp/1/quic-v1]}"},
+		{"TCP and WebSocket on one port", "network: {listen: [/ip4/0.0.0.0/tcp/1, /ip4/0.0.0.0/tcp/1/ws]}"},
+		{"any free ports", "network: {listen: [/ip4/0.0.0.0/tcp/0, /ip4/127.0.0.1/tcp/0]}"},
+		{"a peer behind a relay", "network: {bootstrap: [/ip4/192.0.2.1/udp/1/quic-v1/p2p/" + peer + "/p2p-circuit/p2p/" + peer + "]}"},
+	} {
+		if _, err := config.Load(home(t, tt.file), none, nil); err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
 func FuzzCheck(f *testing.F) {
 	f.Add("network:\n  name: x\n")
 	f.Add("network: {listen: [/ip4/0.0.0.0/tcp/443/tls/ws], lan: yes, relay_per_day: 5GB}")
+	f.Add("network: {profile: hub, hub: no, tls_cert: a, announce: [/ip4/127.0.0.1/tcp/1]}")
 	f.Add("provide: {price: 0.1, tiers: [gold], cpu_slots: auto, place: eu/de}")
 	f.Fuzz(func(t *testing.T, s string) {
 		err := config.Check("f", []byte(s))

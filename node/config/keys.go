@@ -47,7 +47,7 @@ func (c *Config) keys() []key {
 
 		text("network.name", mainNetwork, "which network to join; a name that begins with test is a test network", &n.Name, CheckNetwork),
 		listen("network.listen", "auto", "where to listen; auto: port 4711 or the next free one, TCP and QUIC, IPv4 and IPv6; port 0 takes any free port", &n.Listen),
-		texts("network.announce", "", "addresses to tell others instead of the own ones, for a port that a router forwards", &n.Announce, checkAddr),
+		texts("network.announce", "", "addresses to tell others instead of the own ones, for a port that a router forwards", &n.Announce, checkAnnounce),
 		texts("network.bootstrap", "", "peers to join through: invites, or addresses that end in /p2p/PEER", &n.Bootstrap, checkBootstrap),
 		text("network.profile", "auto", "hub, provider, light, testnet, or auto: by what the peer does", &n.Profile, oneOf("auto", "hub", "provider", "light", "testnet")),
 		text("network.lan", "auto", "tell and dial private addresses: yes, no, or auto: yes on every network but main", &n.lan, oneOf("auto", "yes", "no")),

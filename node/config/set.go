@@ -61,7 +61,8 @@ func replace(path string, data []byte) error {
 // Edit returns the bytes of a config file with other values for some keys, and all else as it was; name stands in the
 // messages. The error wraps [ErrByHand] where that cannot be done.
 func Edit(name string, data []byte, values map[string]string) ([]byte, error) {
-	if err := Check(name, data); err != nil {
+	// Values that do not go together are no fault here: two keys that need each other are set one after the other.
+	if _, err := parse(name, data); err != nil {
 		return nil, err
 	}
 	var c Config
@@ -90,8 +91,8 @@ func Edit(name string, data []byte, values map[string]string) ([]byte, error) {
 
 // took reports whether a file that was edited says what it should.
 func took(name string, data []byte, values map[string]string) error {
-	c := Config{origins: map[string]string{}}
-	if err := c.read(name, data, c.keys()); err != nil {
+	c, err := parse(name, data)
+	if err != nil {
 		return fmt.Errorf("%s: %w", name, ErrByHand)
 	}
 	var want Config
@@ -103,7 +104,11 @@ func took(name string, data []byte, values map[string]string) error {
 			return fmt.Errorf("%s: %s: %w", name, key, ErrByHand)
 		}
 	}
-	return nil
+	_, asked := values["network.announce"]
+	if _, moved := values["network.name"]; !asked && !moved {
+		return nil
+	}
+	return c.checkLoopback()
 }
 
 // editOne sets one key: where it stands, else where it stands as a comment, else below its section, else at the end.

@@ -42,6 +42,10 @@ func TestEdit(t *testing.T) {
 		{"an unknown key", "", map[string]string{"network.nam": "x"}, "", "did you mean network.name?"},
 		{"a field without its section", "", map[string]string{"listen": "x"}, "", "did you mean network.listen?"},
 		{"a bad value", "", map[string]string{"network.name": "Main Net"}, "", "want 1 to 32"},
+		{"a certificate, and its key later", "network:\n  name: main\n", map[string]string{"network.tls_cert": "c.pem"}, "network:\n  tls_cert: c.pem\n  name: main\n", ""},
+		{"an address that nobody can use", "network:\n  name: main\n", map[string]string{"network.announce": "/ip4/127.0.0.1/tcp/1"}, "", "only to this machine itself"},
+		{"an address for test networks", "network:\n  name: test-a\n", map[string]string{"network.announce": "/ip4/127.0.0.1/tcp/1"}, "network:\n  announce: [/ip4/127.0.0.1/tcp/1]\n  name: test-a\n", ""},
+		{"away from a test network with such an address", "network:\n  name: test-a\n  announce: [/ip4/127.0.0.1/tcp/1]\n", map[string]string{"network.name": "main"}, "", "only to this machine itself"},
 		{"a file that was wrong before", "network:\n  nam: x\n", map[string]string{"network.name": "main"}, "", "did you mean"},
 	}
 	for _, tt := range tests {

@@ -49,7 +49,7 @@ func Gather(ctx context.Context, o Options) Facts {
 	f.Proxies = proxies(o.Env)
 	f.PID, f.Held = o.Home.Running()
 	if o.Client != nil {
-		if st, err := o.Client.Status(ctx); err == nil {
+		if st, err := o.Client.Refresh(ctx); err == nil {
 			f.Status, f.Store.Opened = &st, true
 		}
 	}

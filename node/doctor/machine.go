@@ -54,6 +54,9 @@ func judgeConfig(f Facts) (Finding, bool) {
 	return see(check, OK, f.Config.File+", network "+f.Config.Network.Name, "", "")
 }
 
+// lowFloor is the store.min_free that a nearly full disk is advised.
+const lowFloor = 256 << 20
+
 func judgeDisk(f Facts) (Finding, bool) {
 	const check = "disk"
 	d := f.Disk
@@ -62,7 +65,11 @@ func judgeDisk(f Facts) (Finding, bool) {
 	case !d.Known:
 		return none()
 	case d.Free < d.Floor:
-		return see(check, Fault, seen, "the disk is nearly full: no new leases, and soon no receipts", "free some disk, or lower store.min_free: lacuna config set store.min_free 256MiB")
+		hint := "free some disk"
+		if lowFloor < d.Free && lowFloor < d.Floor { // else it would change nothing
+			hint += ", or lower store.min_free: lacuna config set store.min_free 256MiB"
+		}
+		return see(check, Fault, seen, "the disk is nearly full: no new leases, and soon no receipts", hint)
 	case d.Free < 2*d.Floor:
 		return see(check, Warn, seen, "the disk is filling up", "free some disk")
 	}

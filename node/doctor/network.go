@@ -150,9 +150,9 @@ func judgeReach(f Facts) (Finding, bool) {
 		return see(check, OK, "by hole punching: others reach this peer through its router once a relay has introduced them"+by(r.By), "",
 			"nothing needs to be done; dialled at once it is with "+forward(f))
 	case market.ReachRelayed.String():
-		severity, cause := Note, "the router lets nobody in, and hole punching through it does not work; a renter needs no more than that"
+		severity, cause := Note, "nobody could dial this peer, and no hole has been punched through the router; a renter needs no more than that"
 		if seller {
-			severity, cause = Warn, "the router lets nobody in, and hole punching through it does not work: jobs with data go to providers that can be reached otherwise"
+			severity, cause = Warn, "nobody could dial this peer, and no hole has been punched through the router: until one is, jobs with data go to providers that can be reached otherwise"
 		}
 		return see(check, severity, "through a relay only"+by(r.By)+list("; others could not dial ", r.AddrsFailed), cause, forward(f))
 	case market.ReachNone.String():
@@ -160,7 +160,7 @@ func judgeReach(f Facts) (Finding, bool) {
 		if seller {
 			severity = Fault
 		}
-		return see(check, severity, "nobody can reach this peer"+by(r.By)+list("; others could not dial ", r.AddrsFailed), "the router lets nobody in, and no peer relays for this one", next)
+		return see(check, severity, "nobody can reach this peer"+by(r.By)+list("; others could not dial ", r.AddrsFailed), "no connection from outside gets in, and no peer relays for this one", next)
 	}
 	switch {
 	case len(st.Peers) == 0:

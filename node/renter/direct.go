@@ -4,10 +4,12 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/market"
 	"github.com/lacuna-network/lacuna/market/auction"
+	"github.com/lacuna-network/lacuna/p2p"
 	"github.com/lacuna-network/lacuna/p2p/find"
 )
 
@@ -26,6 +28,9 @@ func (r *Renter) sendDirect(ctx context.Context, a *openAuction, env attest.Enve
 			sent++
 			go func() {
 				defer func() { done <- struct{}{} }()
+				if t.named {
+					r.resolve(ctx, t.peer)
+				}
 				reply, ok, err := r.o.Deal.SendBid(ctx, t.peer, t.addrs, env)
 				if err != nil {
 					r.log.Debug("bid was not answered directly", "peer", t.peer, "err", err)
@@ -51,6 +56,35 @@ func (r *Renter) sendDirect(ctx context.Context, a *openAuction, env attest.Enve
 type target struct {
 	peer  attest.Key
 	addrs []string
+	named bool // by the spec, by its key alone
+}
+
+// resolveTimeout is how long the addresses of a named provider are looked for.
+const resolveTimeout = 5 * time.Second
+
+// resolve looks up where a peer can be dialled of which only the key may be known. It returns when that is found or ctx
+// ends; a look-up that takes longer than one window is of use to the next.
+func (r *Renter) resolve(ctx context.Context, k attest.Key) {
+	if r.net.Path(k) != p2p.PathNone {
+		return
+	}
+	done := make(chan struct{})
+	r.group.Go(func() error {
+		defer close(done)
+		ctx, cancel := context.WithTimeout(r.ctx, resolveTimeout)
+		defer cancel()
+		ask, _, err := r.o.Find.Get(ctx, k)
+		if err != nil {
+			r.log.Debug("no ask of a named provider", "peer", k, "err", err)
+			return nil
+		}
+		r.o.Host.Remember(k, ask.Addrs)
+		return nil
+	})
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }
 
 // directTargets finds whom to send a bid directly: the providers that the spec names, half of the rest from own
@@ -61,7 +95,7 @@ func (r *Renter) directTargets(ctx context.Context, a *openAuction, j Job, out c
 		seen[k] = true
 	}
 	n := 0
-	send := func(k attest.Key, addrs []string) bool {
+	send := func(k attest.Key, addrs []string, named bool) bool {
 		if seen[k] || n >= auction.DirectCopies {
 			return n < auction.DirectCopies
 		}
@@ -69,14 +103,14 @@ func (r *Renter) directTargets(ctx context.Context, a *openAuction, j Job, out c
 		n++
 		a.choose(k)
 		select {
-		case out <- target{k, addrs}:
+		case out <- target{k, addrs, named}:
 			return true
 		case <-ctx.Done():
 			return false
 		}
 	}
 	for _, k := range j.Spec.Providers {
-		if !send(k, nil) {
+		if !send(k, nil, true) {
 			return
 		}
 	}
@@ -85,12 +119,12 @@ func (r *Renter) directTargets(ctx context.Context, a *openAuction, j Job, out c
 		r.log.Warn("own experience cannot be read", "err", err)
 	}
 	for i, k := range shuffled(past) {
-		if i >= auction.DirectCopies/2 || !send(k, nil) {
+		if i >= auction.DirectCopies/2 || !send(k, nil, false) {
 			break
 		}
 	}
 	for ask := range r.twoLookups(ctx, a) {
-		if !send(ask.Provider, ask.Addrs) {
+		if !send(ask.Provider, ask.Addrs, false) {
 			return
 		}
 	}

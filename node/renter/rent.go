@@ -252,7 +252,10 @@ func (a *openAuction) summary() string {
 	}
 	if a.record.Received == 0 && a.record.DeclineCount == 0 {
 		if a.record.Heard == 0 {
-			return "nobody heard the bid; join a network first, or wait for providers"
+			return "nobody heard the bid"
+		}
+		if a.record.Heard == 1 {
+			return "1 peer could hear the bid, it did not answer"
 		}
 		return fmt.Sprintf("%d peers could hear the bid, none answered", a.record.Heard)
 	}

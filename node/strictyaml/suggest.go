@@ -43,16 +43,27 @@ func didYouMean(name string, names, elsewhere []string) string {
 }
 
 // Suggest returns the name that a typing error turns into the given one, "" if none is close: at most a third of its
-// letters are added, missing, other or swapped, and at most three.
+// letters are added, missing, other or swapped, and at most three. Of two as close, it is the one that begins more alike.
 func Suggest(name string, names []string) string {
 	fold := strings.NewReplacer("-", "_", " ", "_").Replace(strings.ToLower(name))
 	best, found := 4, ""
 	for _, n := range names {
-		if d := distance(fold, n); d < best && d <= (len(n)+2)/3 {
+		d := distance(fold, n)
+		nearer := d < best || d == best && common(fold, n) > common(fold, found)
+		if nearer && d <= (len(n)+2)/3 {
 			best, found = d, n
 		}
 	}
 	return found
+}
+
+// common returns how many bytes two names begin with alike.
+func common(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // distance counts the letters to add, drop, change or swap with their neighbour (optimal string alignment). Names of

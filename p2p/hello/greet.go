@@ -3,6 +3,7 @@ package hello
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/lacuna-network/lacuna/attest"
@@ -73,7 +74,11 @@ func (s *Service) trouble(key attest.Key, err error) {
 	}
 	s.mu.Unlock()
 	if news {
-		s.log.Info("peer cannot be understood", "peer", key, "err", err)
+		level := slog.LevelDebug // who dials back for others, or looks out, does so under an identity that serves nothing
+		if errors.Is(err, p2p.ErrMajor) {
+			level = slog.LevelInfo
+		}
+		s.log.Log(context.Background(), level, "peer cannot be understood", "peer", key, "err", err)
 	}
 }
 

@@ -247,6 +247,15 @@ func TestOtherMajor(t *testing.T) {
 		if got := l.count(slog.LevelInfo, "too old"); got != 1 {
 			t.Errorf("said %d times who is too old, want once", got)
 		}
+		stranger := w.Add(p2p.Options{})
+		w.Connect(a, stranger)
+		w.wait(5 * time.Minute)
+		if m, _ := sa.Met(stranger.Key()); !strings.Contains(m.Trouble, "does not serve hello") {
+			t.Errorf("Met = %+v, want that it serves no hello", m)
+		}
+		if got := l.count(slog.LevelInfo, "cannot be understood"); got != 1 {
+			t.Errorf("said %d times who cannot be understood, want only the one of another major", got)
+		}
 		if sa.Stats().Out["foreign"] == 0 {
 			t.Errorf("stats = %v, want foreign peers counted", sa.Stats())
 		}
