@@ -13,7 +13,7 @@
 //
 // It needs Linux, root, the programs ip, iptables and ip6tables, and the go command unless -binary names the program to
 // test. It ends every process that it started and removes the namespaces and files, also after an interrupt; what a killed
-// run has left is removed by the next one. The test of this package runs all of it, with -short four jobs.
+// run has left is removed by the next one. The test of this package runs four jobs; CI runs the command.
 package main
 
 import (
