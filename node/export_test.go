@@ -28,3 +28,6 @@ func (n *Node) Metrics() prometheus.Gatherer { return n.registry }
 
 // Disconnect closes the peer's connections to another.
 func (n *Node) Disconnect(k attest.Key) { n.host.Disconnect(k) }
+
+// Role returns what libp2p is set up for, and what the owner is told.
+func (n *Node) Role() (p2p.Profile, string) { return n.host.Profile(), n.role() }

@@ -191,3 +191,75 @@ func LookOut(ctx context.Context, h, other *Host, addr string) (string, error) {
 	}
 	return seen.String(), nil
 }
+
+// Outside reports whether an address is beyond LANs of these ranges.
+func Outside(addr string, nets ...string) bool {
+	var s standing
+	for _, n := range nets {
+		s.nets = append(s.nets, netip.MustParsePrefix(n))
+	}
+	return s.outside(ma.StringCast(addr))
+}
+
+// Server is a peer that can dial back.
+type Server struct {
+	Key     attest.Key
+	From    string
+	Outside bool
+	Private bool
+}
+
+func (s Server) inner() server { return server{PeerID(s.Key), s.Key, s.From, s.Outside, s.Private} }
+
+// Fit reports whether the server is asked about an address.
+func (s Server) Fit(addr string, outside bool) bool {
+	return s.inner().fit(ma.StringCast(addr), outside)
+}
+
+// Next returns who is asked next about an address of which that was found.
+func Next(fs []Finding, servers ...Server) attest.Key {
+	var in []server
+	for _, s := range servers {
+		in = append(in, s.inner())
+	}
+	return records(fs).next(in).key
+}
+
+// Watcher sees connections end.
+type Watcher struct{ r *reacher }
+
+// NewWatcher returns one that has proof that UDP got out at that time.
+func NewWatcher(at time.Time) Watcher {
+	r := newReacher(&Options{LAN: true})
+	r.setWire(kindQUIC, WireOpen, at)
+	return Watcher{r}
+}
+
+// Conn is a connection to an address.
+type Conn struct {
+	network.Conn
+	Addr string
+}
+
+// RemoteMultiaddr returns the address.
+func (c Conn) RemoteMultiaddr() ma.Multiaddr { return ma.StringCast(c.Addr) }
+
+// Look ends some connections and looks at those that are left. It returns when all was doubted last.
+func (w Watcher) Look(now time.Time, left []string, ended ...string) (doubted time.Time, udp Wire) {
+	var conns []network.Conn
+	for _, a := range left {
+		conns = append(conns, Conn{Addr: a})
+	}
+	for _, a := range ended {
+		w.r.lose(Conn{Addr: a}, now)
+	}
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	w.r.metOutside(now, conns)
+	w.r.weighWires(now, conns)
+	w.r.notice(now, conns)
+	return w.r.distrust, w.r.udp
+}
+
+// Refresh asks for a doubt and reports whether that may be.
+func (w Watcher) Refresh(now time.Time) bool { return w.r.refresh(now) }
