@@ -99,8 +99,13 @@ func (p *Provider) admit(t *tenancy, now time.Time) *ledger.Refusal {
 	return refusal
 }
 
-// Renters returns the peers that have had leases here.
+// Renters returns the peers that have had leases here, nil until Run has read them from the store.
 func (p *Provider) Renters() []attest.Key {
+	select {
+	case <-p.up:
+	default:
+		return nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Keys(p.credit.due))
