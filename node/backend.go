@@ -71,9 +71,11 @@ func errorCodes() []api.Code {
 		{Err: renter.ErrNoOutputs, Status: http.StatusConflict, Code: "no_outputs"},
 		{Err: provider.ErrNotRunning, Status: http.StatusConflict, Code: "not_in_force"},
 		{Err: p2p.ErrInvite, Status: http.StatusBadRequest, Code: "bad_invite", Hint: "paste the whole line that lacuna invite printed"},
+		{Err: p2p.ErrNoInvite, Status: http.StatusConflict, Code: "no_invite", Hint: "on a LAN start a network of your own name, in a new home: lacuna --home DIR up -d --network NAME, or allow private addresses here: lacuna config set network.lan yes, and start again; else see lacuna doctor"},
 		{Err: ErrTarget, Status: http.StatusBadRequest, Code: "bad_target", Hint: "paste the whole line that lacuna invite printed"},
 		{Err: ErrOtherNetwork, Status: http.StatusConflict, Code: "other_network", Hint: "the records of a home belong to one network; take another home for this one: lacuna --home DIR join …"},
 		{Err: ErrNoKey, Status: http.StatusConflict, Code: "no_network_key", Hint: "a key is taken in at a start: lacuna down, then the same join, then lacuna up -d"},
+		{Err: ErrOwnInvite, Status: http.StatusConflict, Code: "own_invite", Hint: "paste it on another machine; this one joins by the invite of another peer"},
 		{Err: ErrNoneReached, Status: http.StatusBadGateway, Code: "none_reached", Hint: "is the other peer up, and can its address be reached from here?"},
 		{Err: store.ErrNoSpace, Status: http.StatusInsufficientStorage, Code: "no_space", Hint: "free some disk, or lower store.min_free in the config"},
 	}

@@ -69,6 +69,7 @@ func (n *Node) parseTarget(s string) ([]p2p.InvitePeer, error) {
 // Errors of joining.
 var (
 	ErrOtherNetwork = errors.New("another network")
+	ErrOwnInvite    = errors.New("this is this peer's own invite or address, and names nobody else")
 	ErrNoneReached  = errors.New("no peer was reached")
 	ErrNoKey        = errors.New("this peer has no key of the network")
 )
@@ -86,7 +87,7 @@ func (n *Node) Join(ctx context.Context, targets []string) (api.Joined, error) {
 	}
 	list = slices.DeleteFunc(list, func(p p2p.InvitePeer) bool { return p.Key == n.Key() })
 	if len(list) == 0 {
-		return joined, fmt.Errorf("%w: nobody but this peer itself was named", ErrNoneReached)
+		return joined, ErrOwnInvite
 	}
 	n.peers.Add(list) // who is not reached now is tried again later
 	reached, err := n.dialAll(ctx, list)

@@ -134,7 +134,7 @@ func TestJoinRefuses(t *testing.T) {
 		{"a private network", private.String(), "no_network_key"},
 		{"a line that is cut off", other.String()[:40], "bad_invite"},
 		{"an address without a peer", "/ip4/127.0.0.1/tcp/1", "bad_target"},
-		{"itself", p.Node.Addrs()[0] + "/p2p/" + p.Node.Key().String(), "none_reached"},
+		{"itself", p.Node.Addrs()[0] + "/p2p/" + p.Node.Key().String(), "own_invite"},
 	} {
 		_, err := p.Client.Join(within(t, time.Minute), []string{tt.target})
 		var e *api.Error

@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lacuna-network/lacuna/attest"
 	"github.com/lacuna-network/lacuna/node/config"
 	"github.com/lacuna-network/lacuna/node/home"
 	"github.com/lacuna-network/lacuna/p2p"
@@ -27,7 +29,7 @@ type Prepared struct {
 // Prepare sets up a home, on which no peer runs, so that its next start joins the network of the targets: invites, and
 // addresses that end in /p2p/PEER. A home that belongs to another network, or to one of that name with another key or
 // none, is not touched; the error then wraps [ErrOtherNetwork] or [home.ErrNetworkKeyExists]. Other errors wrap
-// [p2p.ErrInvite], [ErrTarget] or [config.ErrByHand]. It is done as a whole, or nothing is left of it.
+// [p2p.ErrInvite], [ErrTarget], [ErrOwnInvite] or [config.ErrByHand]. It is done as a whole, or nothing is left of it.
 func Prepare(h home.Home, c config.Config, targets []string) (Prepared, error) {
 	v := Prepared{Home: h.Dir(), Network: c.Network.Name}
 	all, err := readTargets(targets)
@@ -36,6 +38,12 @@ func Prepare(h home.Home, c config.Config, targets []string) (Prepared, error) {
 	}
 	if all.network != "" {
 		v.Network = all.network
+	}
+	if own, err := h.Identity(c.Identity.File); err == nil { // a home without an identity has invited nobody
+		self := attest.Key(own.Public().(ed25519.PublicKey))
+		if !slices.ContainsFunc(all.peers, func(p p2p.InvitePeer) bool { return p.Key != self }) {
+			return v, ErrOwnInvite
+		}
 	}
 	v.Peers = len(all.peers)
 	if err := fits(h, c, all); err != nil {

@@ -27,6 +27,9 @@ func (n *Node) status(context.Context) (api.Status, error) {
 		utc := heardAt.UTC()
 		s.LastBidHeardAt = &utc
 	}
+	if f := n.peers.LastFailure(); len(s.Peers) == 0 && f.Reason != "" {
+		s.LastDialError = fmt.Sprintf("…%s was tried %s ago: %s", f.Peer.Short(), time.Since(f.At).Round(time.Second), f.Reason)
+	}
 	if skew, ok := n.hello.Skew(); ok {
 		s.Clock.Peers = skew.Peers
 		if skew.Peers >= hello.SkewPeers {

@@ -82,6 +82,7 @@ type Evidence struct {
 	Punched   Finding
 	Relays    []attest.Key
 	Met       time.Time
+	Alone     bool // nobody is connected
 	NobodyOwn bool
 	Outside   bool // peers beyond the LANs are there
 	Lasts     bool // the inbound connection is still there
@@ -94,7 +95,7 @@ type Evidence struct {
 func Judge(e Evidence, now time.Time) Reach {
 	in := evidence{
 		forced: e.Forced, lan: e.LAN, own: e.Own, records: make(map[string]record), inbound: e.Inbound.inner(),
-		punched: e.Punched.inner(), relays: e.Relays, met: e.Met, nobodyOwn: e.NobodyOwn,
+		punched: e.Punched.inner(), relays: e.Relays, met: e.Met, alone: e.Alone, nobodyOwn: e.NobodyOwn,
 		outside: e.Outside, lasts: e.Lasts, crowd: crowd{e.Servers, e.Ranges, e.Doubt},
 	}
 	for a, fs := range e.Found {

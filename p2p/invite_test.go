@@ -63,8 +63,8 @@ func TestInviteJoins(t *testing.T) {
 
 func TestInviteWithoutAddress(t *testing.T) {
 	h := real(t, 500, p2p.Options{})
-	if line, err := h.Invite(t.Context(), p2p.InviteOptions{}); err == nil {
-		t.Errorf("Invite() = %s, from a peer that nobody can reach", line)
+	if line, err := h.Invite(t.Context(), p2p.InviteOptions{}); !errors.Is(err, p2p.ErrNoInvite) {
+		t.Errorf("Invite() = %s, %v, from a peer that nobody can reach", line, err)
 	}
 }
 

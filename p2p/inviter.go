@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,9 @@ const (
 	invitePing  = 2 * time.Second // for a peer to show that it is worth inviting to
 	inviteTries = 16              // peers that are asked for it, all at once
 )
+
+// ErrNoInvite means that there is nobody to join through.
+var ErrNoInvite = errors.New("this peer has no address that others can dial and is connected to nobody who has")
 
 // InviteOptions say what an invite holds. The zero value holds all that is needed to join.
 type InviteOptions struct {
@@ -45,8 +49,8 @@ type sponsor struct {
 
 // Invite returns one line that lets others join: this peer and up to four connected ones that answer a ping, from as
 // many address ranges as there are, so that no single line or operator is needed later. Peers that can be dialled come
-// before those behind relays; those that nobody can dial are left out. On a network with a key the line holds it. Invite
-// fails if nobody, this peer included, has an address to tell.
+// before those behind relays; those that nobody can dial are left out. On a network with a key the line holds it. The
+// error wraps [ErrNoInvite] if nobody, this peer included, has an address to tell.
 func (h *Host) Invite(ctx context.Context, o InviteOptions) (string, error) {
 	i := Invite{Network: h.network}
 	if !o.WithoutKey {
@@ -63,7 +67,7 @@ func (h *Host) Invite(ctx context.Context, o InviteOptions) (string, error) {
 		}
 	}
 	if len(i.Peers) == 0 {
-		return "", errors.New("write invite: this peer has no address that others can dial and is connected to nobody who has")
+		return "", fmt.Errorf("write invite: %w", ErrNoInvite)
 	}
 	return i.encode()
 }

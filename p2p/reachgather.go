@@ -13,9 +13,10 @@ import (
 
 // gather updates the evidence from what can be seen now. The lock is held.
 func (r *reacher) gather(now time.Time, conns []network.Conn, own []ma.Multiaddr) {
-	if r.ev.met.IsZero() && len(conns) > 0 {
-		r.ev.met = now
+	if len(conns) > 0 && (r.ev.met.IsZero() || r.ev.alone) {
+		r.ev.met = now // who comes after a time alone gets the time to try as well
 	}
+	r.ev.alone = len(conns) == 0
 	r.ev.own = addrStrings(own)
 	r.ev.nobodyOwn = len(r.h.host.Network().ListenAddresses()) == 0
 	for a := range r.ev.records {

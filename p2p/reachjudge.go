@@ -150,7 +150,8 @@ type evidence struct {
 	crowd     crowd             // who dials addresses that decide
 	punched   finding           // the newest hole punch that succeeded
 	relays    []attest.Key      // peers that hold a reservation
-	met       time.Time         // first connection since the last recheck; zero = nobody to dial
+	met       time.Time         // first connection since the last recheck, or since nobody was connected; zero = nobody yet
+	alone     bool              // nobody is connected, so that nobody could try
 	nobodyOwn bool              // there is no address to dial, and there never will be: this peer does not listen
 }
 
@@ -201,7 +202,7 @@ func judge(e evidence, now time.Time) Reach {
 	case len(e.relays) > 0:
 		r.Verdict = market.ReachRelayed
 		r.Witnesses, r.CheckedAt = slices.Clone(e.relays[:min(len(e.relays), maxWitnesses)]), now
-	case e.met.IsZero():
+	case e.met.IsZero(), e.alone:
 		r.Verdict = market.ReachUnknown
 	case allFailed && now.Sub(e.met) >= waitFailed, now.Sub(e.met) >= waitAny:
 		r.Verdict = market.ReachNone

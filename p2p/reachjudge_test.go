@@ -101,6 +101,19 @@ func TestJudge(t *testing.T) {
 			p2p.Reach{Verdict: market.ReachNone, CheckedAt: now},
 		},
 		{
+			"the last neighbour has gone", p2p.Evidence{LAN: true, Own: []string{near}, Met: ago(3 * time.Hour), Inbound: yes(8, 2*time.Hour), Alone: true}, p2p.Reach{},
+		},
+		{
+			"all fail, and who found it has gone", p2p.Evidence{Own: own, Met: ago(time.Hour), Alone: true, Found: found{
+				quic: {no(1, 2*time.Second)}, tcp: {no(1, time.Second)},
+			}},
+			p2p.Reach{Failed: own},
+		},
+		{
+			"a success outlasts who found it", p2p.Evidence{Own: own, Met: ago(time.Hour), Alone: true, Found: found{quic: {yes(1, time.Minute)}}},
+			p2p.Reach{Verdict: market.ReachDirect, CheckedAt: ago(time.Minute), Witnesses: []attest.Key{key(1)}, Worked: []string{quic}},
+		},
+		{
 			"listens nowhere", p2p.Evidence{NobodyOwn: true, Met: ago(25 * time.Second)},
 			p2p.Reach{Verdict: market.ReachNone, CheckedAt: now},
 		},

@@ -100,7 +100,7 @@ func (c *cli) setConfig(key, value string) error {
 		c.say("the variable %s is set, and counts more", strings.TrimPrefix(cfg.Origin(key), "env "))
 	}
 	if _, held := h.Running(); held {
-		c.say("the running peer reads it at its next start: lacuna down && lacuna up -d")
+		c.say("the running peer reads it at its next start: lacuna down, then lacuna up -d with the flags of before")
 	}
 	return nil
 }
@@ -118,7 +118,11 @@ func (c *cli) config(overrides map[string]string) (config.Config, error) {
 	}
 	cfg, err := config.Load(h.Dir(), c.env, overrides)
 	if err != nil {
-		return cfg, usageError("check it with: lacuna config check", "%w", err)
+		hint := ""
+		if _, fault := config.Load(h.Dir(), func(string) string { return "" }, nil); fault != nil {
+			hint = "check it with: lacuna config check" // which reads the file, not flags and variables
+		}
+		return cfg, usageError(hint, "%w", err)
 	}
 	return cfg, nil
 }

@@ -71,6 +71,8 @@ func (c *cli) joinLater(targets []string) error {
 	switch {
 	case errors.Is(err, p2p.ErrInvite), errors.Is(err, node.ErrTarget):
 		return &exitError{exit: exitUsage, code: "bad_invite", err: err, hint: "paste the whole line that lacuna invite printed"}
+	case errors.Is(err, node.ErrOwnInvite):
+		return &exitError{exit: exitFailed, code: "own_invite", err: err, hint: "paste it on another machine; this one joins by the invite of another peer"}
 	case errors.Is(err, node.ErrOtherNetwork), errors.Is(err, home.ErrNetworkKeyExists):
 		return &exitError{exit: exitFailed, code: "other_network", err: err,
 			hint: "the records of a home belong to one network; take another home for this one: lacuna --home DIR join …"}

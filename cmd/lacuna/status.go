@@ -162,7 +162,10 @@ func (c *cli) twinLine(v api.TwinView) string {
 // peerLine names the nearest peers; one screen has no room for all.
 func (c *cli) peerLine(st api.Status) string {
 	const most = 4
-	if len(st.Peers) == 0 {
+	switch {
+	case len(st.Peers) == 0 && st.LastDialError != "":
+		return "none; " + st.LastDialError
+	case len(st.Peers) == 0:
 		return "none; join a network with: lacuna join INVITE"
 	}
 	var names []string

@@ -21,6 +21,7 @@ type Status struct {
 	Listen           []string          `json:"listen"` // where it really listens
 	Notes            []string          `json:"notes"`  // what is not as the config asks for, and why
 	Peers            []PeerView        `json:"peers"`
+	LastDialError    string            `json:"last_dial_error,omitempty"` // while nobody is connected: who was tried last, when, and why in vain
 	Reachability     Reachability      `json:"reachability"`
 	Clock            ClockView         `json:"clock"`
 	Twin             *TwinView         `json:"twin"`     // null = none was seen

@@ -56,7 +56,7 @@ func (c *Config) keys() []key {
 		text("network.tls_cert", "", "file with the certificate chain of WSS addresses in network.listen, PEM; read again when it changes", &n.TLSCert, noCheck),
 		text("network.tls_key", "", "file with the private key of network.tls_cert, PEM", &n.TLSKey, noCheck),
 		text("network.tls_ca", "", "file with certificates to trust beside the system's when WSS is dialled, PEM", &n.TLSCA, noCheck),
-		text("network.hub", "auto", "serve peers that cannot be dialled, as a hub: auto: once others can dial this one, unless it only rents; or no", &n.hub, oneOf("auto", "no")),
+		text("network.hub", "auto", "serve peers that cannot be dialled, as a hub: auto: once others can dial this one, unless network.profile is light; or no", &n.hub, oneOf("auto", "no")),
 		value("network.relay_per_day", "auto", "most that is relayed for others in 24 hours, signalling and job data of all connections together; auto: 1GB, with network.relay_bulk 100GB", &n.RelayPerDay, parseRelayed, formatSize),
 		value("network.relay_bulk", "false", "let job data, logs and tunnels of others pass through this peer too", &n.RelayBulk, parseBool, strconv.FormatBool),
 		value("network.relay_bulk_data", "10GB", "most that one relayed connection may carry each way, with network.relay_bulk", &n.RelayBulkData, parseMemory, formatSize),

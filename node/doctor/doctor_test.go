@@ -25,9 +25,9 @@ func sound() doctor.Facts {
 		Buffers: doctor.BufferFacts{Want: 7 << 20, Got: 7 << 20, OK: true},
 		PID:     77, Held: true,
 		Status: &api.Status{Version: "1", PID: 77, Network: "main", UptimeMS: 61_000, Devices: 1,
-			Listen: []string{"/ip4/0.0.0.0/tcp/4711", "/ip4/0.0.0.0/udp/4711/quic-v1", "/ip4/0.0.0.0/tcp/443/tls/ws"},
-			Peers:  []api.PeerView{{Peer: attest.Key{1}, Path: "direct"}},
-			Clock:  api.ClockView{SkewMS: &skew, Peers: 5},
+			Addrs: []string{"/ip4/198.51.100.7/tcp/4711"}, Listen: []string{"/ip4/0.0.0.0/tcp/4711", "/ip4/0.0.0.0/udp/4711/quic-v1", "/ip4/0.0.0.0/tcp/443/tls/ws"},
+			Peers: []api.PeerView{{Peer: attest.Key{1}, Path: "direct"}},
+			Clock: api.ClockView{SkewMS: &skew, Peers: 5},
 			Reachability: api.Reachability{Verdict: "direct", By: []attest.Key{{1}}, AddrsWorked: []string{"/ip4/198.51.100.7/tcp/4711"},
 				UDP: &udp}},
 	}
@@ -77,6 +77,9 @@ func TestJudge(t *testing.T) {
 		{"an open home", func(f *doctor.Facts) { f.Home.Mode = 0o755 }, "home", doctor.Fault, []string{"0755", "chmod 700 /h", "--fix"}},
 		{"an open key", func(f *doctor.Facts) { f.Home.Keys[0].Mode = 0o644 }, "keys", doctor.Fault, []string{"/h/identity.key", "0644", "--fix"}},
 		{"a broken key", func(f *doctor.Facts) { f.Home.Keys[0].Err = "not a key" }, "keys", doctor.Fault, []string{"not a key", "backup"}},
+		{"no network key", func(f *doctor.Facts) {
+			f.Home.Keys = append(f.Home.Keys, doctor.KeyFacts{File: "/h/network.key", What: "network key", Err: "network key: /h/network.key is not there"})
+		}, "keys", doctor.Fault, []string{"/h/network.key is not there", "copy the file"}},
 		{"no key yet", func(f *doctor.Facts) { f.Home.Keys = nil }, "keys", "", nil},
 		{"a wrong config", func(f *doctor.Facts) { f.Config.Err = "line 2: no such key" }, "config", doctor.Fault, []string{"line 2", "lacuna config check"}},
 		{"no config", func(f *doctor.Facts) { f.Config.Exists = false }, "config", doctor.OK, []string{"default"}},
@@ -102,7 +105,11 @@ func TestJudge(t *testing.T) {
 		{"UDP blocked", func(f *doctor.Facts) { f.Status.Reachability.UDP = &blocked }, "udp", doctor.Warn, []string{"TCP and WebSocket are used"}},
 		{"UDP not known", func(f *doctor.Facts) { f.Status.Reachability.UDP = nil }, "udp", "", nil},
 		{"alone", func(f *doctor.Facts) { f.Status.Peers = nil }, "peers", doctor.Fault, []string{"lacuna join INVITE", "lacuna invite"}},
-		{"few and none straight", func(f *doctor.Facts) { f.Status.Peers[0].Inbound = true }, "peers", doctor.Note, []string{"connected to 1, 0 of them"}},
+		{"alone, and the key is another", func(f *doctor.Facts) {
+			f.Status.Peers, f.Status.LastDialError = nil, "…ab12 was tried 5s ago: the handshake failed"
+		}, "peers", doctor.Fault, []string{"…ab12 was tried 5s ago: the handshake failed"}},
+		{"few and none straight", func(f *doctor.Facts) { verdict("relayed", 1)(f); f.Status.Peers[0].Inbound = true }, "peers", doctor.Note, []string{"connected to 1, 0 of them"}},
+		{"few, which come to this one", func(f *doctor.Facts) { f.Status.Peers[0].Inbound = true }, "peers", doctor.OK, []string{"connected to 1, 0 of them"}},
 		{"hole-punched", verdict("hole-punched", 1), "reachable", doctor.OK, []string{"TCP and UDP 4711 to 192.168.1.20", "UPnP"}},
 		{"a relayed seller", verdict("relayed", 1), "reachable", doctor.Warn, []string{"could not dial /ip4/198.51.100.7/tcp/4711", "TCP and UDP 4711 to 192.168.1.20"}},
 		{"a relayed renter", verdict("relayed", 0), "reachable", doctor.Note, []string{"a renter needs no more"}},
@@ -110,7 +117,7 @@ func TestJudge(t *testing.T) {
 		{"an unreachable renter", verdict("unreachable", 0), "reachable", doctor.Warn, []string{"hub"}},
 		{"no verdict", verdict("unknown", 1), "reachable", doctor.Note, []string{"hub"}},
 		{"no verdict yet", func(f *doctor.Facts) { verdict("unknown", 1)(f); f.Status.UptimeMS = 20_000 }, "reachable", doctor.Note, []string{"look again in a minute"}},
-		{"a place at a relay", verdict("relayed", 1), "relays", doctor.OK, []string{"1 peers hold a place"}},
+		{"a place at a relay", verdict("relayed", 1), "relays", doctor.OK, []string{"1 peer holds a place"}},
 		{"no place at a relay", func(f *doctor.Facts) { verdict("unreachable", 1)(f); f.Status.Reachability.Relays = nil }, "relays", doctor.Warn, []string{"hub"}},
 		{"a relay itself", func(f *doctor.Facts) {
 			f.Status.Relaying = &api.RelayingView{Circuits: 2, Places: 7, Bytes: 5e6, DayMaxBytes: 1e9}

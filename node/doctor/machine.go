@@ -23,6 +23,7 @@ func judgeHome(f Facts) (Finding, bool) {
 func judgeKeys(f Facts) (Finding, bool) {
 	const check = "keys"
 	var seen, open, bad []string
+	next := "copy the file from a peer of the network (mode 0600), or join by an invite that holds the key"
 	for _, k := range f.Home.Keys {
 		seen = append(seen, k.What+" in "+k.File)
 		if k.Mode&0o077 != 0 {
@@ -30,13 +31,16 @@ func judgeKeys(f Facts) (Finding, bool) {
 		}
 		if k.Err != "" {
 			bad = append(bad, k.Err)
+			if k.What == "identity" {
+				next = "bring the file back from a backup, or move it away: then the next start makes a new identity"
+			}
 		}
 	}
 	switch {
 	case len(seen) == 0:
 		return none()
 	case len(bad) > 0:
-		return see(check, Fault, strings.Join(seen, ", "), strings.Join(bad, "; "), "bring the file back from a backup, or move it away: then the next start makes a new identity")
+		return see(check, Fault, strings.Join(seen, ", "), strings.Join(bad, "; "), next)
 	case len(open) > 0:
 		return see(check, Fault, strings.Join(open, ", "), "others than the owner may read a private key, so it is not used", "chmod 600 the file, or: lacuna doctor --fix")
 	}

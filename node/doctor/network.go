@@ -119,8 +119,15 @@ func judgePeers(f Facts) (Finding, bool) {
 	}
 	n := len(f.Status.Peers)
 	if n == 0 {
-		return see(check, Fault, "connected to nobody", "this peer knows nobody on network "+f.Status.Network+", or nobody that it knows answers; it goes on trying",
-			"join through a peer that is up: lacuna join INVITE; or let one join this peer: lacuna invite")
+		cause := "this peer knows nobody on network " + f.Status.Network + ", or nobody that it knows answers; it goes on trying"
+		if e := f.Status.LastDialError; e != "" {
+			cause = e + "; it goes on trying"
+		}
+		next := "join through a peer that is up: lacuna join INVITE"
+		if len(f.Status.Addrs) > 0 { // else an invite would name nobody
+			next += "; or let one join this peer: lacuna invite"
+		}
+		return see(check, Fault, "connected to nobody", cause, next)
 	}
 	straight := 0
 	for _, p := range f.Status.Peers {
@@ -129,7 +136,7 @@ func judgePeers(f Facts) (Finding, bool) {
 		}
 	}
 	seen := fmt.Sprintf("connected to %d, %d of them dialled straight", n, straight)
-	if straight == 0 && n < peers.WantPeers {
+	if straight == 0 && n < peers.WantPeers && f.Status.Reachability.Verdict != market.ReachDirect.String() {
 		return see(check, Note, seen, "few peers that others can dial: the network may fall apart when they leave", "join through one more: lacuna join INVITE")
 	}
 	return see(check, OK, seen, "", "")
@@ -209,18 +216,32 @@ func judgeRelays(f Facts) (Finding, bool) {
 	}
 	r := f.Status.Reachability
 	if v := f.Status.Relaying; v != nil {
-		return see(check, OK, fmt.Sprintf("this peer relays for others, up to %s a day: %d peers hold a place, %d connections now, %s carried since the start",
-			Size(v.DayMaxBytes), v.Places, v.Circuits, Size(v.Bytes)), "", "")
+		return see(check, OK, fmt.Sprintf("this peer relays for others, up to %s a day: %s a place, %s now, %s carried since the start",
+			Size(v.DayMaxBytes), hold(v.Places), count(v.Circuits, "connection"), Size(v.Bytes)), "", "")
 	}
 	switch {
 	case r.Verdict == market.ReachDirect.String():
 		return none()
 	case len(r.Relays) > 0:
-		return see(check, OK, fmt.Sprintf("%d peers hold a place for this one", len(r.Relays)), "", "")
+		return see(check, OK, hold(len(r.Relays))+" a place for this one", "", "")
 	case r.Verdict == market.ReachUnknown.String():
 		return none()
 	}
 	return see(check, Warn, "no peer holds a place for this one", "none of the connected peers relays", "join through a hub: lacuna join INVITE")
+}
+
+func hold(peers int) string {
+	if peers == 1 {
+		return "1 peer holds"
+	}
+	return count(peers, "peer") + " hold"
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func judgeClock(f Facts) (Finding, bool) {
@@ -230,14 +251,14 @@ func judgeClock(f Facts) (Finding, bool) {
 	}
 	c := f.Status.Clock
 	if c.SkewMS == nil {
-		return see(check, Note, fmt.Sprintf("compared with %d others", c.Peers), "too few, or all on one network, to say which clock is right", "")
+		return see(check, Note, "compared with "+count(c.Peers, "other"), "too few, or all on one network, to say which clock is right", "")
 	}
 	side := "behind"
 	if *c.SkewMS < 0 {
 		side = "ahead of"
 	}
 	skew := (time.Duration(*c.SkewMS) * time.Millisecond).Abs()
-	seen := fmt.Sprintf("%s %s the median of %d peers", seconds(*c.SkewMS), side, c.Peers)
+	seen := fmt.Sprintf("%s %s the median of %s", seconds(*c.SkewMS), side, count(c.Peers, "peer"))
 	next := "turn on the system's time synchronisation"
 	if f.OS == "linux" {
 		next += ": timedatectl set-ntp true"

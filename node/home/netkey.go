@@ -36,6 +36,9 @@ func (h Home) File(path string) string {
 func (h Home) NetworkKey(file string) ([]byte, error) {
 	p := h.File(file)
 	info, err := os.Stat(p)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read network key: network.key_file names %s, which is not there; copy it from a peer of the network (mode 0600), or join by an invite that holds the key: %w", p, fs.ErrNotExist)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read network key: %w", explain(p, err))
 	}

@@ -66,6 +66,14 @@ type Keeper struct {
 	mu   sync.Mutex
 	book *book
 	need int // connections wanted at the last look
+	last Failure
+}
+
+// Failure is a dial that reached nobody. The zero value is none.
+type Failure struct {
+	Peer   attest.Key
+	At     time.Time
+	Reason string // as [p2p.DialReason] says it
 }
 
 // New returns a keeper that does nothing before Run.
@@ -92,6 +100,13 @@ func New(o Options) (*Keeper, error) {
 
 // Joined is closed when the known peers have been dialled for the first time, whether one was reached or not.
 func (k *Keeper) Joined() <-chan struct{} { return k.joined }
+
+// LastFailure returns the newest dial without success, the zero value if there was none since the last success.
+func (k *Keeper) LastFailure() Failure {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.last
+}
 
 // Add makes peers known, as after a join.
 func (k *Keeper) Add(list []p2p.InvitePeer) {
@@ -270,8 +285,10 @@ func (k *Keeper) dial(ctx context.Context, t p2p.InvitePeer) bool {
 	switch {
 	case err == nil:
 		k.book.reached(t.Key)
+		k.last = Failure{}
 	case ctx.Err() == nil: // a round that was broken off says nothing about the peer
 		wait := k.book.failed(t.Key, now, k.o.Jitter)
+		k.last = Failure{Peer: t.Key, At: now, Reason: p2p.DialReason(err, t.Addrs)}
 		k.log.Debug("known peer is not reached", "peer", t.Key, "again_in", wait, "err", err)
 	}
 	return err == nil

@@ -85,10 +85,16 @@ func TestAPeerThatIsAwayForHoursIsFoundAgain(t *testing.T) {
 		if n := tries.count(); n < 60 || n > 110 {
 			t.Errorf("%d tries in 3 hours, want about 84", n)
 		}
+		if f := k.LastFailure(); f.Peer != b.Key() || f.Reason == "" || time.Since(f.At) > 3*time.Minute {
+			t.Errorf("the last failure is %+v, want a reason of the last minutes", f)
+		}
 		w.Mute(b, false)
 		time.Sleep(2*time.Minute + 24*time.Second + 15*time.Second)
 		if !a.Connected(b.Key()) {
 			t.Error("the peer is back, but not connected within the longest interval")
+		}
+		if f := k.LastFailure(); f != (peers.Failure{}) {
+			t.Errorf("after a success the last failure is %+v", f)
 		}
 	})
 }
