@@ -89,8 +89,8 @@ var (
 	errOutputCount = errors.New("too_many_outputs")
 )
 
-// storing bounds the outputs that are stored at once.
-const storing = 8
+// storedAtOnce is how many outputs are stored at a time.
+const storedAtOnce = 8
 
 // collect puts the outputs among the blobs and returns their digest and the manifest.
 func (t *tenancy) collect(job runner.Job) (attest.Digest, market.File, error) {
@@ -99,8 +99,10 @@ func (t *tenancy) collect(job runner.Job) (attest.Digest, market.File, error) {
 		return attest.Digest{}, market.File{}, err
 	}
 	blobs := t.p.o.Files
+	t.p.beginStoring()
+	defer t.p.endStoring()
 	group, ctx := errgroup.WithContext(t.p.ctx)
-	group.SetLimit(storing)
+	group.SetLimit(storedAtOnce)
 	for i := range files {
 		group.Go(func() (err error) {
 			f := &files[i]

@@ -106,6 +106,8 @@ type Provider struct {
 	answers   map[attest.Digest]*answered // by bid id
 	queue     queue
 	tenancies map[attest.Digest]*tenancy // by lease id
+	storing   int                        // leases whose blobs are being stored
+	dropped   []droppedBlob              // to remove when none are
 	faulty    map[string]string          // device id → what is wrong
 	draining  bool
 	askSeq    uint64

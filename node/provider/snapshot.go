@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -151,6 +150,8 @@ func (t *tenancy) takeSnapshot(ctx context.Context, s *snapshots) {
 		t.p.log.Warn("checkpoint has too many files", "lease", t.id.Short(), "files", len(paths))
 		return
 	}
+	t.p.beginStoring()
+	defer t.p.endStoring()
 	files := make([]market.File, 0, len(paths))
 	published := false
 	defer func() {
@@ -207,14 +208,6 @@ func (t *tenancy) takeSnapshot(ctx context.Context, s *snapshots) {
 // removeBlobs removes those that neither this lease nor another one needs.
 func (t *tenancy) removeBlobs(files []market.File) {
 	for _, f := range files {
-		t.mu.Lock()
-		needed := t.blobs[f.Digest]
-		t.mu.Unlock()
-		for _, r := range slices.Concat(t.terms.Inputs, t.terms.Resume) {
-			needed = needed || r.Digest == f.Digest
-		}
-		if !needed && !t.p.wanted(t, f.Digest) {
-			_ = t.p.o.Files.Remove(f.Digest)
-		}
+		t.p.dropBlob(nil, f.Digest)
 	}
 }

@@ -230,19 +230,63 @@ func (t *tenancy) scrub() {
 		blobs = append(blobs, t.terms.Module)
 	}
 	for _, d := range blobs {
-		if !t.p.wanted(t, d) {
-			_ = t.p.o.Files.Remove(d)
-		}
+		t.p.dropBlob(t, d)
 	}
 }
 
-// Wants reports whether a lease needs the blob.
-func (p *Provider) Wants(d attest.Digest) bool { return p.wanted(nil, d) }
-
-// wanted reports whether another lease needs the blob, or it is a module that stays.
-func (p *Provider) wanted(not *tenancy, d attest.Digest) bool {
+// dropBlob removes a blob that no lease but that one needs; nil excepts none. While the blobs of a lease are being stored,
+// it waits for its end: until they are noted as the lease's own, an equal one of another lease seems to be needed by none.
+func (p *Provider) dropBlob(not *tenancy, d attest.Digest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.storing > 0 {
+		p.dropped = append(p.dropped, droppedBlob{not, d})
+		return
+	}
+	p.removeBlob(not, d)
+}
+
+// droppedBlob is a blob that is to be removed, and the lease that does not count.
+type droppedBlob struct {
+	not *tenancy
+	d   attest.Digest
+}
+
+// removeBlob removes a blob unless it is wanted. The caller holds p.mu.
+func (p *Provider) removeBlob(not *tenancy, d attest.Digest) {
+	if !p.wanted(not, d) {
+		_ = p.o.Files.Remove(d)
+	}
+}
+
+// beginStoring is called before blobs of a lease are stored, and endStoring once they are noted as its own.
+func (p *Provider) beginStoring() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.storing++
+}
+
+func (p *Provider) endStoring() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.storing--; p.storing > 0 {
+		return
+	}
+	for _, x := range p.dropped {
+		p.removeBlob(x.not, x.d)
+	}
+	p.dropped = nil
+}
+
+// Wants reports whether a lease needs the blob.
+func (p *Provider) Wants(d attest.Digest) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.wanted(nil, d)
+}
+
+// wanted reports whether another lease needs the blob, or it is a module that stays. The caller holds p.mu.
+func (p *Provider) wanted(not *tenancy, d attest.Digest) bool {
 	for _, t := range p.tenancies {
 		if t == not {
 			continue
