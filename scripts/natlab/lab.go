@@ -153,7 +153,11 @@ func (l *lab) settle(ctx context.Context, k kind, name string, values map[string
 
 // begin makes a machine of that kind, and starts and joins a peer on it.
 func (l *lab) begin(ctx context.Context, k kind, role, name string) (*peer, error) {
-	p, err := l.settle(ctx, k, role+name, map[string]string{"provide.enabled": fmt.Sprint(role == provider)})
+	values := map[string]string{"provide.enabled": fmt.Sprint(role == provider)}
+	if role != provider || k.name != "public" {
+		values["network.hub"] = "no" // so that it is known who relays: the hubs, and one more peer that outlives them
+	}
+	p, err := l.settle(ctx, k, role+name, values)
 	if err != nil {
 		return nil, err
 	}
