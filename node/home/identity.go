@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/lacuna-network/lacuna/attest"
 )
@@ -56,22 +55,12 @@ func (h Home) IdentityFile(file string) string {
 // there is none, and refuses a file that others than its owner may read.
 func (h Home) Identity(file string) (ed25519.PrivateKey, error) {
 	p := h.IdentityFile(file)
-	info, err := os.Stat(p)
+	data, err := readSecret(p, "private key")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s is not there", ErrNoIdentity, p)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read identity: %w", explain(p, err))
-	}
-	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("read identity: %s has mode %04o, others may read the private key; want 0600: chmod 600 %s", p, info.Mode().Perm(), p)
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxKeyFile {
-		return nil, fmt.Errorf("read identity: %s is no file of a key", p)
-	}
-	data, err := os.ReadFile(p)
-	if err != nil {
-		return nil, fmt.Errorf("read identity: %w", explain(p, err))
+		return nil, fmt.Errorf("read identity: %w", err)
 	}
 	key, err := ParseKey(data)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/lacuna-network/lacuna/p2p"
 )
@@ -35,22 +34,12 @@ func (h Home) File(path string) string {
 // one line of 64 hexadecimal digits; one that others than its owner may read is refused, for whoever has the key is in.
 func (h Home) NetworkKey(file string) ([]byte, error) {
 	p := h.File(file)
-	info, err := os.Stat(p)
+	data, err := readSecret(p, "key")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read network key: network.key_file names %s, which is not there; copy it from a peer of the network (mode 0600), or join by an invite that holds the key: %w", p, fs.ErrNotExist)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read network key: %w", explain(p, err))
-	}
-	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("read network key: %s has mode %04o, others may read the key; want 0600: chmod 600 %s", p, info.Mode().Perm(), p)
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxKeyFile {
-		return nil, fmt.Errorf("read network key: %s is no file of a key", p)
-	}
-	data, err := os.ReadFile(p)
-	if err != nil {
-		return nil, fmt.Errorf("read network key: %w", explain(p, err))
+		return nil, fmt.Errorf("read network key: %w", err)
 	}
 	key, err := parseNetworkKey(data)
 	if err != nil {
